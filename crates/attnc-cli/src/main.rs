@@ -1,0 +1,2 @@
+//! The `attnc` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Lowers attnc graphs to linked, validated WGSL.

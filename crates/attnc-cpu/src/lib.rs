@@ -1,0 +1,1 @@
+//! CPU executor and f64 oracle of attnc graphs.

@@ -1,0 +1,1 @@
+//! Graph IR of attnc: types, symbolic shapes, scalar expressions, builder, verifier, text form.

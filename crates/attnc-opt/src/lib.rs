@@ -1,0 +1,1 @@
+//! Passes of attnc: fusion, with a reason for every refusal.

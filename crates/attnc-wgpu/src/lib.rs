@@ -1,0 +1,1 @@
+//! Runs attnc plans through wgpu.

@@ -1,0 +1,1 @@
+//! Compiler for attention models: import, fuse, compile to WGSL, run.
