@@ -1,0 +1,226 @@
+//! What a device can do: limits and features as plain data.
+//!
+//! The compiler decides against a profile, never against a live device, so a plan made on one machine
+//! is the same on every other. Built in are `webgpu` (what every WebGPU implementation guarantees),
+//! `mobile`, `desktop` and `matrix`; `attnc-wgpu` makes one of a live adapter.
+//!
+//! ```
+//! use attnc_plan::DeviceProfile;
+//! assert_eq!(DeviceProfile::webgpu().limits.workgroup_bytes, 16384);
+//! assert_eq!(DeviceProfile::by_name("mobile").unwrap().limits.storage_buffers, 4);
+//! assert!(DeviceProfile::by_name("toaster").is_none());
+//! ```
+
+use crate::{DType, Feature};
+
+/// Numbers a kernel or a buffer may not exceed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Limits {
+    /// Bytes of `var<workgroup>` of one kernel.
+    pub workgroup_bytes: u32,
+    /// Storage buffers one kernel may bind.
+    pub storage_buffers: u32,
+    /// Invocations of a workgroup.
+    pub invocations: u32,
+    /// Invocations of a workgroup along x, y, z.
+    pub workgroup_size: [u32; 3],
+    /// Workgroups of a dispatch along each dimension.
+    pub workgroups_per_dimension: u32,
+    /// Bytes of one storage binding.
+    pub binding_bytes: u64,
+    /// Bytes of one buffer.
+    pub buffer_bytes: u64,
+    /// Bytes of one uniform binding.
+    pub uniform_bytes: u32,
+    /// Alignment in bytes of an offset into a uniform buffer.
+    pub uniform_offset_alignment: u32,
+    /// Alignment in bytes of an offset into a storage buffer.
+    pub storage_offset_alignment: u32,
+}
+
+/// The subgroup sizes a device may choose; a kernel must be right for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct SubgroupSizes {
+    /// The smallest.
+    pub min: u32,
+    /// The largest.
+    pub max: u32,
+}
+
+/// One shape of the matrix units: `A[m, k] * B[k, n] + C[m, n]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct CooperativeMatrix {
+    /// Rows of A and C.
+    pub m: u32,
+    /// Columns of B and C.
+    pub n: u32,
+    /// Columns of A, rows of B.
+    pub k: u32,
+    /// The element type of A and B.
+    pub operands: DType,
+    /// The element type of C.
+    pub accumulator: DType,
+}
+
+/// What a device offers beyond core WebGPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Features {
+    /// 16-bit floats in shaders.
+    pub f16: bool,
+    /// Subgroup operations, with the sizes that may occur.
+    pub subgroups: Option<SubgroupSizes>,
+    /// Cooperative matrices, by shape.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cooperative_matrix: Vec<CooperativeMatrix>,
+}
+
+/// A device, as far as the compiler cares.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct DeviceProfile {
+    /// A name for people: `webgpu`, or the adapter's.
+    pub name: String,
+    /// Numbers not to exceed.
+    pub limits: Limits,
+    /// What it offers beyond core WebGPU.
+    pub features: Features,
+}
+
+const MIB: u64 = 1 << 20;
+
+impl DeviceProfile {
+    /// The names of the built-in profiles.
+    pub const NAMES: [&str; 4] = ["webgpu", "mobile", "desktop", "matrix"];
+
+    /// The defaults every WebGPU implementation guarantees.
+    #[must_use]
+    pub fn webgpu() -> Self {
+        let limits = Limits {
+            workgroup_bytes: 16 << 10,
+            storage_buffers: 8,
+            invocations: 256,
+            workgroup_size: [256, 256, 64],
+            workgroups_per_dimension: 65535,
+            binding_bytes: 128 * MIB,
+            buffer_bytes: 256 * MIB,
+            uniform_bytes: 64 << 10,
+            uniform_offset_alignment: 256,
+            storage_offset_alignment: 256,
+        };
+        Self {
+            name: "webgpu".into(),
+            limits,
+            features: Features::default(),
+        }
+    }
+
+    /// Phones below full WebGPU: four storage buffers, smaller uniforms.
+    #[must_use]
+    pub fn mobile() -> Self {
+        let web = Self::webgpu().limits;
+        let limits = Limits {
+            storage_buffers: 4,
+            workgroup_bytes: 16352,
+            uniform_bytes: 16 << 10,
+            ..web
+        };
+        Self {
+            name: "mobile".into(),
+            limits,
+            features: Features::default(),
+        }
+    }
+
+    /// A desktop GPU: f16, subgroups of 8 (Intel) to 64 (AMD), 32 KiB of workgroup memory.
+    #[must_use]
+    pub fn desktop() -> Self {
+        let limits = Limits {
+            workgroup_bytes: 32 << 10,
+            invocations: 1024,
+            workgroup_size: [1024, 1024, 64],
+            binding_bytes: 1024 * MIB,
+            buffer_bytes: 1024 * MIB,
+            ..Self::webgpu().limits
+        };
+        let subgroups = Some(SubgroupSizes { min: 8, max: 64 });
+        let features = Features {
+            f16: true,
+            subgroups,
+            cooperative_matrix: Vec::new(),
+        };
+        Self {
+            name: "desktop".into(),
+            limits,
+            features,
+        }
+    }
+
+    /// A desktop GPU with matrix units: 16 × 16 × 16, f16 operands, f32 sums.
+    #[must_use]
+    pub fn matrix() -> Self {
+        let shape = CooperativeMatrix {
+            m: 16,
+            n: 16,
+            k: 16,
+            operands: DType::F16,
+            accumulator: DType::F32,
+        };
+        let desktop = Self::desktop();
+        let features = Features {
+            cooperative_matrix: vec![shape],
+            ..desktop.features
+        };
+        Self {
+            name: "matrix".into(),
+            limits: desktop.limits,
+            features,
+        }
+    }
+
+    /// The built-in profile of that name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        match name {
+            "webgpu" => Some(Self::webgpu()),
+            "mobile" => Some(Self::mobile()),
+            "desktop" => Some(Self::desktop()),
+            "matrix" => Some(Self::matrix()),
+            _ => None,
+        }
+    }
+
+    /// Whether a kernel that needs `feature` may run here.
+    #[must_use]
+    pub fn has(&self, feature: Feature) -> bool {
+        match feature {
+            Feature::F16 => self.features.f16,
+            Feature::Subgroups => self.features.subgroups.is_some(),
+            Feature::CooperativeMatrix => !self.features.cooperative_matrix.is_empty(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_a_profile_of_that_name_and_survives_json() {
+        for name in DeviceProfile::NAMES {
+            let profile = DeviceProfile::by_name(name).unwrap();
+            assert_eq!(profile.name, name);
+            let text = serde_json::to_string(&profile).unwrap();
+            assert_eq!(
+                serde_json::from_str::<DeviceProfile>(&text).unwrap(),
+                profile
+            );
+        }
+    }
+
+    #[test]
+    fn only_profiles_with_the_feature_have_it() {
+        assert!(!DeviceProfile::webgpu().has(Feature::F16));
+        assert!(DeviceProfile::desktop().has(Feature::Subgroups));
+        assert!(!DeviceProfile::desktop().has(Feature::CooperativeMatrix));
+        assert!(DeviceProfile::matrix().has(Feature::CooperativeMatrix));
+    }
+}
