@@ -1,1 +1,25 @@
-//! Graph IR of attnc: types, symbolic shapes, scalar expressions, builder, verifier, text form.
+//! The graph IR of attnc: a typed dataflow graph with symbolic lengths, and the scalar expressions that say
+//! how an element is computed from its index.
+//!
+//! * [`Graph`], [`Node`], [`Op`]: single-assignment values; each node has one result.
+//! * [`TensorType`], [`DType`], [`Dim`]: types; lengths are polynomials over run-time symbols.
+//! * [`scalar`]: pointwise kernels, epilogues, `score_mod` and `mask_mod` are one type.
+//! * [`infer`]: the type of a result from its operands.
+//! * [`Diagnostic`]: what is wrong, where, what to do.
+
+pub mod dim;
+pub mod infer;
+pub mod scalar;
+
+mod diagnostic;
+mod dtype;
+mod graph;
+mod op;
+mod tensor;
+
+pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use dim::{Atom, Dim, DimError, Extents};
+pub use dtype::DType;
+pub use graph::{Graph, Node, ValueId};
+pub use op::{Attention, BinaryOp, CompareOp, Conv, Op, PadMode, ReduceOp, UnaryOp};
+pub use tensor::{Shape, SharedBytes, TensorData, TensorType};

@@ -1,0 +1,516 @@
+//! Symbolic integers: the lengths of tensors and the index arithmetic over them.
+//!
+//! A [`Dim`] is a polynomial with integer coefficients over *atoms*: run-time lengths (`B`, `S`), the
+//! index variables of a scalar expression (`d0`, `d1`), and the few operations that leave the ring
+//! (`floordiv`, `max`, `min`). `mod(a, b)` is written `a - b * floordiv(a, b)`, so that the usual
+//! cancellations (`a / n * n + a % n = a`) are plain polynomial arithmetic.
+//!
+//! ```
+//! use attnc_ir::Dim;
+//! let b = Dim::sym("B");
+//! let s = Dim::sym("S");
+//! let flat = b.clone() * s.clone() * Dim::from(32);
+//! assert_eq!(flat.exact_div(&Dim::from(32)), Some(b * s));
+//! assert_eq!("P + S".parse::<Dim>().unwrap().to_string(), "P + S");
+//! ```
+//!
+//! Invariant: no zero coefficients, factors of a monomial sorted, so equal polynomials are equal values.
+//! Arithmetic saturates at the ends of `i64`; sizes are refused long before that.
+
+mod bounds;
+mod parse;
+
+pub use bounds::Extents;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::{Add, Mul, Neg, Sub};
+use std::sync::Arc;
+
+/// What a polynomial is made of. Every atom but `FloorDiv`, `Max` and `Min` of negative numbers is >= 0.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Atom {
+    /// A length known at run time; at least 0.
+    Sym(Arc<str>),
+    /// Index variable `d<n>` of a scalar expression; at least 0 and below its extent.
+    Index(u32),
+    /// Quotient rounded towards minus infinity.
+    FloorDiv(Box<Dim>, Box<Dim>),
+    /// The larger of two.
+    Max(Box<Dim>, Box<Dim>),
+    /// The smaller of two.
+    Min(Box<Dim>, Box<Dim>),
+}
+
+/// A product of powers of atoms, sorted; empty for the constant term.
+type Monomial = Vec<(Atom, u32)>;
+
+/// A polynomial over [`Atom`]s with integer coefficients.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dim {
+    terms: BTreeMap<Monomial, i64>,
+}
+
+/// Why a [`Dim`] has no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DimError {
+    /// A run-time length was not given.
+    #[error("length `{0}` has no value")]
+    Unbound(String),
+    /// An index variable stands where only lengths may.
+    #[error("index variable d{0} has no value here")]
+    Index(u32),
+    /// The value does not fit 63 bits.
+    #[error("`{0}` is too large")]
+    Overflow(String),
+    /// A quotient by zero.
+    #[error("`{0}` divides by zero")]
+    DivisionByZero(String),
+}
+
+impl Dim {
+    /// Zero.
+    #[must_use]
+    pub fn zero() -> Self {
+        Self::default()
+    }
+
+    /// One.
+    #[must_use]
+    pub fn one() -> Self {
+        Self::from(1)
+    }
+
+    /// The run-time length called `name`.
+    #[must_use]
+    pub fn sym(name: &str) -> Self {
+        Self::atom(Atom::Sym(name.into()))
+    }
+
+    /// Index variable `d<n>`.
+    #[must_use]
+    pub fn index(n: u32) -> Self {
+        Self::atom(Atom::Index(n))
+    }
+
+    fn atom(atom: Atom) -> Self {
+        Self {
+            terms: BTreeMap::from([(vec![(atom, 1)], 1)]),
+        }
+    }
+
+    /// The value, if this is a constant.
+    #[must_use]
+    pub fn as_const(&self) -> Option<i64> {
+        match self.terms.len() {
+            0 => Some(0),
+            1 => self.terms.get(&Vec::new()).copied(),
+            _ => None,
+        }
+    }
+
+    /// Whether this is the constant `n`.
+    #[must_use]
+    pub fn is(&self, n: i64) -> bool {
+        self.as_const() == Some(n)
+    }
+
+    /// The name, if this is one run-time length and nothing else.
+    #[must_use]
+    pub fn as_sym(&self) -> Option<&str> {
+        match self.as_atom()? {
+            Atom::Sym(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The number of the index variable, if this is one and nothing else.
+    #[must_use]
+    pub fn as_index(&self) -> Option<u32> {
+        match self.as_atom()? {
+            Atom::Index(n) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// The atom, if this is one atom and nothing else.
+    #[must_use]
+    pub fn as_atom(&self) -> Option<&Atom> {
+        match self.terms.iter().next() {
+            Some((mono, 1)) if self.terms.len() == 1 => match mono.as_slice() {
+                [(atom, 1)] => Some(atom),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The terms: each a coefficient and the factors of its monomial, constant term first.
+    pub fn terms(&self) -> impl Iterator<Item = (i64, &[(Atom, u32)])> {
+        self.terms.iter().map(|(m, c)| (*c, m.as_slice()))
+    }
+
+    /// The run-time lengths that occur, also inside quotients.
+    #[must_use]
+    pub fn symbols(&self) -> BTreeSet<Arc<str>> {
+        let mut out = BTreeSet::new();
+        self.visit_atoms(&mut |a| {
+            if let Atom::Sym(s) = a {
+                out.insert(s.clone());
+            }
+        });
+        out
+    }
+
+    /// The index variables that occur, also inside quotients.
+    #[must_use]
+    pub fn indices(&self) -> BTreeSet<u32> {
+        let mut out = BTreeSet::new();
+        self.visit_atoms(&mut |a| {
+            if let Atom::Index(n) = a {
+                out.insert(*n);
+            }
+        });
+        out
+    }
+
+    fn visit_atoms(&self, f: &mut dyn FnMut(&Atom)) {
+        for (atom, _) in self.terms.keys().flatten() {
+            f(atom);
+            match atom {
+                Atom::FloorDiv(a, b) | Atom::Max(a, b) | Atom::Min(a, b) => {
+                    a.visit_atoms(f);
+                    b.visit_atoms(f);
+                }
+                Atom::Sym(_) | Atom::Index(_) => {}
+            }
+        }
+    }
+
+    /// `self / divisor` where the division is exact for every value of the atoms, else `None`.
+    ///
+    /// Exact polynomial division by the leading monomial, as in any textbook.
+    #[must_use]
+    pub fn exact_div(&self, divisor: &Self) -> Option<Self> {
+        let (lead, lead_coeff) = divisor.terms.iter().next_back()?;
+        let (mut rest, mut quotient) = (self.clone(), Self::zero());
+        // Each round removes the leading term of `rest`; the bound only guards against a bug.
+        for _ in 0..=64 {
+            let Some((mono, coeff)) = rest.terms.iter().next_back() else {
+                return Some(quotient);
+            };
+            if coeff % lead_coeff != 0 {
+                return None;
+            }
+            let term = Self {
+                terms: BTreeMap::from([(div_monomial(mono, lead)?, coeff / lead_coeff)]),
+            };
+            rest = rest - term.clone() * divisor.clone();
+            quotient = quotient + term;
+        }
+        None
+    }
+
+    /// Replaces atoms: `f` gives the polynomial for a symbol or an index variable, or `None` to keep it.
+    /// Quotients are rebuilt, and simplified where `ext` allows.
+    #[must_use]
+    pub fn substitute(&self, ext: &Extents, f: &dyn Fn(&Atom) -> Option<Self>) -> Self {
+        let mut out = Self::zero();
+        for (mono, coeff) in &self.terms {
+            let mut term = Self::from(*coeff);
+            for (atom, power) in mono {
+                let value = match atom {
+                    Atom::Sym(_) | Atom::Index(_) => {
+                        f(atom).unwrap_or_else(|| Self::atom(atom.clone()))
+                    }
+                    Atom::FloorDiv(a, b) => {
+                        a.substitute(ext, f).floor_div(&b.substitute(ext, f), ext)
+                    }
+                    Atom::Max(a, b) => a.substitute(ext, f).maximum(&b.substitute(ext, f), ext),
+                    Atom::Min(a, b) => a.substitute(ext, f).minimum(&b.substitute(ext, f), ext),
+                };
+                for _ in 0..*power {
+                    term = term * value.clone();
+                }
+            }
+            out = out + term;
+        }
+        out
+    }
+
+    /// The coefficient of index variable `n`, and the rest, if this is affine in it.
+    #[must_use]
+    pub fn split_index(&self, n: u32) -> Option<(Self, Self)> {
+        let (mut coeff, mut rest) = (Self::zero(), Self::zero());
+        for (mono, c) in &self.terms {
+            match mono.iter().position(|(a, _)| *a == Atom::Index(n)) {
+                Some(at) if mono[at].1 == 1 => {
+                    let mut left = mono.clone();
+                    left.remove(at);
+                    coeff.add_term(left, *c);
+                }
+                Some(_) => return None,
+                None => rest.add_term(mono.clone(), *c),
+            }
+        }
+        let hidden = coeff.indices().contains(&n) || rest.indices().contains(&n);
+        (!hidden).then_some((coeff, rest))
+    }
+
+    /// The value, with `lookup` giving the run-time lengths.
+    ///
+    /// # Errors
+    /// Where a length is missing, the value does not fit an `i64`, or a divisor is zero.
+    pub fn eval(&self, lookup: &dyn Fn(&str) -> Option<i64>) -> Result<i64, DimError> {
+        self.eval_with(&|atom| match atom {
+            Atom::Sym(name) => lookup(name).ok_or_else(|| DimError::Unbound(name.to_string())),
+            Atom::Index(n) => Err(DimError::Index(*n)),
+            _ => unreachable!("eval_with asks for symbols and indices only"),
+        })
+    }
+
+    /// The value, with `leaf` giving the run-time lengths and the index variables.
+    ///
+    /// # Errors
+    /// As [`Dim::eval`], and whatever `leaf` says.
+    pub fn eval_with(
+        &self,
+        leaf: &dyn Fn(&Atom) -> Result<i64, DimError>,
+    ) -> Result<i64, DimError> {
+        let overflow = || DimError::Overflow(self.to_string());
+        let mut sum = 0i64;
+        for (mono, coeff) in &self.terms {
+            let mut term = *coeff;
+            for (atom, power) in mono {
+                let value = match atom {
+                    Atom::FloorDiv(a, b) => {
+                        let (a, b) = (a.eval_with(leaf)?, b.eval_with(leaf)?);
+                        if b == 0 {
+                            return Err(DimError::DivisionByZero(self.to_string()));
+                        }
+                        floor_div_i64(a, b)
+                    }
+                    Atom::Max(a, b) => a.eval_with(leaf)?.max(b.eval_with(leaf)?),
+                    Atom::Min(a, b) => a.eval_with(leaf)?.min(b.eval_with(leaf)?),
+                    leaf_atom => leaf(leaf_atom)?,
+                };
+                for _ in 0..*power {
+                    term = term.checked_mul(value).ok_or_else(overflow)?;
+                }
+            }
+            sum = sum.checked_add(term).ok_or_else(overflow)?;
+        }
+        Ok(sum)
+    }
+
+    fn add_term(&mut self, mono: Monomial, coeff: i64) {
+        let entry = self.terms.entry(mono);
+        if let std::collections::btree_map::Entry::Occupied(mut slot) = entry {
+            let sum = slot.get().saturating_add(coeff);
+            if sum == 0 {
+                slot.remove();
+            } else {
+                *slot.get_mut() = sum;
+            }
+        } else if coeff != 0 {
+            entry.or_insert(coeff);
+        }
+    }
+}
+
+/// Quotient rounded towards minus infinity; `b` is not 0.
+#[must_use]
+pub fn floor_div_i64(a: i64, b: i64) -> i64 {
+    let q = a.wrapping_div(b);
+    if a % b != 0 && (a < 0) != (b < 0) {
+        q - 1
+    } else {
+        q
+    }
+}
+
+fn div_monomial(mono: &Monomial, by: &Monomial) -> Option<Monomial> {
+    let mut left: BTreeMap<Atom, u32> = mono.iter().cloned().collect();
+    for (atom, power) in by {
+        let have = left.get_mut(atom)?;
+        *have = have.checked_sub(*power)?;
+    }
+    Some(left.into_iter().filter(|(_, p)| *p > 0).collect())
+}
+
+fn mul_monomial(a: &Monomial, b: &Monomial) -> Monomial {
+    let mut powers: BTreeMap<Atom, u32> = a.iter().cloned().collect();
+    for (atom, power) in b {
+        *powers.entry(atom.clone()).or_insert(0) += power;
+    }
+    powers.into_iter().collect()
+}
+
+impl From<i64> for Dim {
+    fn from(n: i64) -> Self {
+        let mut out = Self::default();
+        out.add_term(Vec::new(), n);
+        out
+    }
+}
+
+impl From<i32> for Dim {
+    fn from(n: i32) -> Self {
+        Self::from(i64::from(n))
+    }
+}
+
+impl From<usize> for Dim {
+    fn from(n: usize) -> Self {
+        Self::from(i64::try_from(n).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<&str> for Dim {
+    fn from(name: &str) -> Self {
+        Self::sym(name)
+    }
+}
+
+impl Add for Dim {
+    type Output = Self;
+    fn add(mut self, rhs: Self) -> Self {
+        for (mono, coeff) in rhs.terms {
+            self.add_term(mono, coeff);
+        }
+        self
+    }
+}
+
+impl Neg for Dim {
+    type Output = Self;
+    fn neg(mut self) -> Self {
+        for coeff in self.terms.values_mut() {
+            *coeff = coeff.saturating_neg();
+        }
+        self
+    }
+}
+
+impl Sub for Dim {
+    type Output = Self;
+    fn sub(self, rhs: Self) -> Self {
+        self + -rhs
+    }
+}
+
+impl Mul for Dim {
+    type Output = Self;
+    fn mul(self, rhs: Self) -> Self {
+        let mut out = Self::zero();
+        for (ma, ca) in &self.terms {
+            for (mb, cb) in &rhs.terms {
+                out.add_term(mul_monomial(ma, mb), ca.saturating_mul(*cb));
+            }
+        }
+        out
+    }
+}
+
+impl std::iter::Product for Dim {
+    fn product<I: Iterator<Item = Self>>(iter: I) -> Self {
+        iter.fold(Self::one(), Mul::mul)
+    }
+}
+
+impl std::iter::Sum for Dim {
+    fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+        iter.fold(Self::zero(), Add::add)
+    }
+}
+
+impl Atom {
+    fn write(&self, f: &mut dyn fmt::Write, index: &dyn Fn(u32) -> String) -> fmt::Result {
+        let (name, a, b) = match self {
+            Self::Sym(name) => return f.write_str(name),
+            Self::Index(n) => return f.write_str(&index(*n)),
+            Self::FloorDiv(a, b) => ("floordiv", a, b),
+            Self::Max(a, b) => ("max", a, b),
+            Self::Min(a, b) => ("min", a, b),
+        };
+        write!(f, "{name}(")?;
+        a.write(f, index)?;
+        f.write_str(", ")?;
+        b.write(f, index)?;
+        f.write_str(")")
+    }
+}
+
+impl Dim {
+    /// The text with index variables under the names that `index` gives.
+    #[must_use]
+    pub fn display_with(&self, index: &dyn Fn(u32) -> String) -> String {
+        let mut out = String::new();
+        self.write(&mut out, index).expect("writing to a string");
+        out
+    }
+
+    fn write(&self, f: &mut dyn fmt::Write, index: &dyn Fn(u32) -> String) -> fmt::Result {
+        let constant = self.terms.get(&Vec::new()).copied();
+        let terms: Vec<_> = self.terms.iter().filter(|(m, _)| !m.is_empty()).collect();
+        if terms.is_empty() {
+            return write!(f, "{}", constant.unwrap_or(0));
+        }
+        for (i, (mono, coeff)) in terms.into_iter().enumerate() {
+            match (i, *coeff < 0) {
+                (0, false) => {}
+                (0, true) => f.write_str("-")?,
+                (_, false) => f.write_str(" + ")?,
+                (_, true) => f.write_str(" - ")?,
+            }
+            let mut sep = "";
+            if coeff.unsigned_abs() != 1 {
+                write!(f, "{}", coeff.unsigned_abs())?;
+                sep = " * ";
+            }
+            for (atom, power) in mono {
+                for _ in 0..*power {
+                    f.write_str(sep)?;
+                    atom.write(f, index)?;
+                    sep = " * ";
+                }
+            }
+        }
+        match constant {
+            Some(c) if c < 0 => write!(f, " - {}", c.unsigned_abs()),
+            Some(c) => write!(f, " + {c}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `12 * B`, `P + S - 1`: monomials in order, the constant last.
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, &|n| format!("d{n}"))
+    }
+}
+
+impl serde::Serialize for Dim {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self.as_const() {
+            Some(n) => s.serialize_i64(n),
+            None => s.collect_str(self),
+        }
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Dim {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(i64),
+            Text(String),
+        }
+        match Form::deserialize(d)? {
+            Form::Number(n) => Ok(Self::from(n)),
+            Form::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
