@@ -1,1 +1,3 @@
 //! ONNX models to attnc graphs.
+
+pub mod proto;
