@@ -7,29 +7,41 @@
 //! without a copy.
 //!
 //! ```
-//! use attnc_plan::{Dim, DType, DeviceProfile, Plan, Port};
+//! use attnc_plan::{Dim, DimBinding, DType, DeviceProfile, MemoryPlan, Plan, Port};
 //!
 //! let mut plan = Plan::new("twice", DeviceProfile::webgpu());
 //! plan.dims = vec!["B".into()];
 //! let x = plan.add_input(Port::new("x", DType::F32, vec![Dim::sym("B"), Dim::from(4)]));
-//! assert_eq!(plan.buffer(x).size().to_string(), "16 * B");
+//! # let _ = x;
+//! let dims = DimBinding::for_plan(&plan).shape("x", &[3, 4]).finish().unwrap();
+//! assert_eq!(dims.get("B"), Some(3));
+//! assert_eq!(MemoryPlan::new(&plan, &dims).unwrap().peak_bytes, 0);
 //! ```
 //!
-//! Nothing here knows a GPU API; only `bundle` touches the file system.
+//! Nothing here knows a GPU API; only [`bundle`] touches the file system.
 
 mod buffer;
+pub mod bundle;
+mod check;
 mod dims;
 mod kernel;
+mod limits;
+mod memory;
 mod plan;
 mod profile;
 mod step;
+mod symbolic;
 mod weights;
 
 pub use attnc_ir::{DType, Dim, DimError};
 pub use buffer::{Buffer, BufferId, BufferKind};
-pub use dims::DimValues;
+pub use check::{PlanError, PlanErrors};
+pub use dims::{BindErrors, BindProblem, DimBinding, DimValues};
 pub use kernel::{Access, Binding, Feature, KernelArtifact, KernelId};
+pub use limits::{MAX_ELEMENTS, SizeErrors, SizeProblem, check_sizes, check_sizes_within};
+pub use memory::{Lifetime, MemoryPlan, lifetimes};
 pub use plan::{PLAN_VERSION, Plan, Port};
 pub use profile::{CooperativeMatrix, DeviceProfile, Features, Limits, SubgroupSizes};
 pub use step::{Step, StepLaunch, Uniform};
+pub use symbolic::{arena_peak_expression, largest_intermediate, largest_intermediates};
 pub use weights::WeightSource;

@@ -1,0 +1,544 @@
+//! What a plan must satisfy to be run; checked when a bundle is read and when an executable is made.
+
+use crate::dims::list;
+use crate::{
+    Access, Buffer, BufferId, BufferKind, DeviceProfile, Dim, KernelArtifact, PLAN_VERSION, Plan,
+    Port, Step, Uniform,
+};
+use std::collections::BTreeSet;
+
+/// One thing wrong with a plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The plan was written by another version.
+    #[error(
+        "the plan has version {found}; this build reads version {PLAN_VERSION}: compile it again"
+    )]
+    Version {
+        /// The version found.
+        found: u32,
+    },
+    /// Something about a kernel.
+    #[error("kernel `{kernel}`: {what}")]
+    Kernel {
+        /// The kernel's name.
+        kernel: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// Something about a buffer.
+    #[error("buffer {id} `{buffer}`: {what}")]
+    Buffer {
+        /// Its position.
+        id: u32,
+        /// Its name.
+        buffer: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// Something about an input or output.
+    #[error("port `{port}`: {what}")]
+    Port {
+        /// Its name.
+        port: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// Something about a step.
+    #[error("step {step} ({op}): {what}")]
+    Step {
+        /// Its position.
+        step: usize,
+        /// The operation.
+        op: String,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// Everything wrong with a plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the plan is not valid:\n{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct PlanErrors(pub Vec<PlanError>);
+
+impl Plan {
+    /// Checks that the plan can be run: ids in range, bindings as the kernels ask, kernels within the
+    /// profile, nothing read before it is written, every output written.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn check(&self) -> Result<(), PlanErrors> {
+        if self.version != PLAN_VERSION {
+            return Err(PlanErrors(vec![PlanError::Version {
+                found: self.version,
+            }]));
+        }
+        let mut check = Check {
+            plan: self,
+            errors: Vec::new(),
+        };
+        check.kernels();
+        check.buffers();
+        check.ports();
+        check.steps();
+        if check.errors.is_empty() {
+            Ok(())
+        } else {
+            Err(PlanErrors(check.errors))
+        }
+    }
+}
+
+/// Whether a kernel's name can be a file name everywhere: letters, digits, `.`, `-`, `_`, not
+/// starting with a dot.
+pub(crate) fn is_file_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    !name.is_empty() && name.len() <= 200 && !name.starts_with('.') && name.chars().all(plain)
+}
+
+struct Check<'p> {
+    plan: &'p Plan,
+    errors: Vec<PlanError>,
+}
+
+impl Check<'_> {
+    fn kernels(&mut self) {
+        let mut names = BTreeSet::new();
+        for kernel in &self.plan.kernels {
+            let mut wrong = kernel_shape(kernel);
+            wrong.extend(kernel.misfits(&self.plan.profile));
+            if !names.insert(&kernel.name) {
+                wrong.push("another kernel has the same name".to_owned());
+            }
+            let kernel = &kernel.name;
+            self.errors
+                .extend(wrong.into_iter().map(|what| PlanError::Kernel {
+                    kernel: kernel.clone(),
+                    what,
+                }));
+        }
+    }
+
+    fn buffers(&mut self) {
+        for (id, buffer) in self.plan.buffer_ids() {
+            let mut wrong = self.unknown_lengths(buffer.shape.iter());
+            if buffer
+                .axes
+                .as_ref()
+                .is_some_and(|axes| axes.len() != buffer.shape.len())
+            {
+                wrong.push("`axes` and `shape` differ in length".to_owned());
+            }
+            let fixed = buffer
+                .shape
+                .iter()
+                .all(|d| d.as_const().is_some_and(|n| n >= 0));
+            if matches!(buffer.kind, BufferKind::Weight { .. }) && !fixed {
+                wrong.push(format!(
+                    "a weight needs constant lengths, not {}",
+                    buffer.type_text()
+                ));
+            }
+            let (id, buffer) = (id.0, &buffer.name);
+            self.errors
+                .extend(wrong.into_iter().map(|what| PlanError::Buffer {
+                    id,
+                    buffer: buffer.clone(),
+                    what,
+                }));
+        }
+    }
+
+    fn ports(&mut self) {
+        let plan = self.plan;
+        let mut names = BTreeSet::new();
+        let mut owned = BTreeSet::new();
+        let inputs = plan.inputs.iter().map(|p| (p, BufferKind::Input));
+        for (port, kind) in inputs.chain(plan.outputs.iter().map(|p| (p, BufferKind::Output))) {
+            let mut wrong = self.port(port, &kind);
+            if !names.insert(port.name.as_str()) {
+                wrong.push("another input or output has the same name".to_owned());
+            }
+            if !owned.insert(port.buffer) {
+                wrong.push("another input or output has the same buffer".to_owned());
+            }
+            let port = &port.name;
+            self.errors
+                .extend(wrong.into_iter().map(|what| PlanError::Port {
+                    port: port.clone(),
+                    what,
+                }));
+        }
+        for (id, buffer) in plan.buffer_ids() {
+            if matches!(buffer.kind, BufferKind::Input | BufferKind::Output) && !owned.contains(&id)
+            {
+                let what = "is no port's buffer".to_owned();
+                self.errors.push(PlanError::Buffer {
+                    id: id.0,
+                    buffer: buffer.name.clone(),
+                    what,
+                });
+            }
+        }
+    }
+
+    fn port(&self, port: &Port, kind: &BufferKind) -> Vec<String> {
+        let Some(buffer) = self.plan.buffers.get(port.buffer.index()) else {
+            return vec![format!("buffer {} does not exist", port.buffer.0)];
+        };
+        let mut wrong = Vec::new();
+        if buffer.kind != *kind {
+            wrong.push(format!(
+                "its buffer `{}` is of kind {:?}",
+                buffer.name, buffer.kind
+            ));
+        }
+        if buffer.dtype != port.dtype || buffer.shape != port.shape {
+            wrong.push(format!(
+                "it is {}, its buffer `{}` {}",
+                port.type_text(),
+                buffer.name,
+                buffer.type_text()
+            ));
+        }
+        wrong
+    }
+
+    fn steps(&mut self) {
+        let mut written = BTreeSet::new();
+        for (at, step) in self.plan.steps.iter().enumerate() {
+            let wrong = self.step(step, &mut written);
+            let op = &step.op;
+            self.errors
+                .extend(wrong.into_iter().map(|what| PlanError::Step {
+                    step: at,
+                    op: op.clone(),
+                    what,
+                }));
+        }
+        for port in &self.plan.outputs {
+            if !written.contains(&port.buffer) {
+                let what = "no step writes it".to_owned();
+                self.errors.push(PlanError::Port {
+                    port: port.name.clone(),
+                    what,
+                });
+            }
+        }
+    }
+
+    fn step(&self, step: &Step, written: &mut BTreeSet<BufferId>) -> Vec<String> {
+        let Some(kernel) = self.plan.kernels.get(step.kernel.index()) else {
+            return vec![format!("kernel {} does not exist", step.kernel.0)];
+        };
+        let mut wrong =
+            self.unknown_lengths(step.grid.iter().chain(step.uniforms.iter().filter_map(dim)));
+        if kernel.uniform_binding().is_some() == step.uniforms.is_empty() {
+            wrong.push(format!(
+                "it has {} uniform words, kernel `{}` {}",
+                step.uniforms.len(),
+                kernel.name,
+                if step.uniforms.is_empty() {
+                    "binds a uniform struct"
+                } else {
+                    "binds none"
+                }
+            ));
+        }
+        if step.uniforms.len() * 4 > self.plan.profile.limits.uniform_bytes as usize {
+            wrong.push(format!(
+                "{} uniform words are over the limit",
+                step.uniforms.len()
+            ));
+        }
+        let count = kernel.storage_bindings().count();
+        if count != step.bindings.len() {
+            let have = step.bindings.len();
+            wrong.push(format!(
+                "it binds {have} buffers, kernel `{}` needs {count}",
+                kernel.name
+            ));
+            return wrong;
+        }
+        let mut writes = Vec::new();
+        for (binding, &id) in kernel.storage_bindings().zip(&step.bindings) {
+            let Some(buffer) = self.plan.buffers.get(id.index()) else {
+                wrong.push(format!("buffer {} does not exist", id.0));
+                continue;
+            };
+            let what = access(step, binding.access, id, buffer, written.contains(&id));
+            wrong.extend(
+                what.map(|what| format!("`{}` <- `{}`: {what}", binding.name, buffer.name)),
+            );
+            if binding.access == Access::ReadWrite {
+                writes.push(id);
+            }
+        }
+        written.extend(writes);
+        wrong
+    }
+
+    fn unknown_lengths<'a>(&self, dims: impl Iterator<Item = &'a Dim>) -> Vec<String> {
+        let mut wrong = BTreeSet::new();
+        for dim in dims {
+            for name in dim.symbols() {
+                if !self.plan.dims.iter().any(|d| **d == *name) {
+                    wrong.insert(format!("length `{name}` is not one of the plan's"));
+                }
+            }
+            if !dim.indices().is_empty() {
+                wrong.insert(format!(
+                    "`{dim}` has an index variable where only lengths may stand"
+                ));
+            }
+        }
+        wrong.into_iter().collect()
+    }
+}
+
+fn dim(uniform: &Uniform) -> Option<&Dim> {
+    match uniform {
+        Uniform::U32(dim) | Uniform::I32(dim) => Some(dim),
+        Uniform::F32(_) => None,
+    }
+}
+
+/// Why `access` to a buffer is not allowed, if it is not.
+fn access(
+    step: &Step,
+    access: Access,
+    id: BufferId,
+    buffer: &Buffer,
+    written: bool,
+) -> Option<String> {
+    let host_filled = matches!(buffer.kind, BufferKind::Input | BufferKind::Weight { .. });
+    if access == Access::ReadWrite {
+        if host_filled {
+            return Some("inputs and weights are never written".to_owned());
+        }
+        if step.bindings.iter().filter(|b| **b == id).count() > 1 {
+            return Some("a buffer that is written may be bound only once in a step".to_owned());
+        }
+    } else if !host_filled && !written {
+        return Some("it is read before any step writes it".to_owned());
+    }
+    None
+}
+
+fn kernel_shape(kernel: &KernelArtifact) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if !is_file_name(&kernel.name) {
+        wrong.push("the name may have letters, digits, `.`, `-` and `_` only".to_owned());
+    }
+    if kernel.entry.is_empty() || kernel.wgsl.is_empty() {
+        wrong.push("it needs an entry point and WGSL text".to_owned());
+    }
+    if kernel
+        .bindings
+        .iter()
+        .filter(|b| b.access == Access::Uniform)
+        .count()
+        > 1
+    {
+        wrong.push("it binds more than one uniform struct".to_owned());
+    }
+    let mut places = BTreeSet::new();
+    for b in &kernel.bindings {
+        if !places.insert((b.group, b.binding)) {
+            wrong.push(format!(
+                "@group({}) @binding({}) occurs twice",
+                b.group, b.binding
+            ));
+        }
+    }
+    if kernel.workgroup_size.contains(&0) {
+        wrong.push(format!(
+            "a workgroup of {:?} is empty",
+            kernel.workgroup_size
+        ));
+    }
+    wrong
+}
+
+impl KernelArtifact {
+    /// What of the kernel is over a device's limits or needs a feature it lacks, one line each; empty
+    /// where it fits.
+    #[must_use]
+    pub fn misfits(&self, profile: &DeviceProfile) -> Vec<String> {
+        let kernel = self;
+        let limits = &profile.limits;
+        let storage = kernel.storage_bindings().count() as u64;
+        let mut rows = vec![
+            (
+                "storage buffers",
+                storage,
+                u64::from(limits.storage_buffers),
+            ),
+            (
+                "bytes of workgroup memory",
+                kernel.workgroup_bytes.into(),
+                limits.workgroup_bytes.into(),
+            ),
+            (
+                "invocations",
+                kernel.invocations(),
+                limits.invocations.into(),
+            ),
+        ];
+        let axes = [
+            "invocations along x",
+            "invocations along y",
+            "invocations along z",
+        ];
+        for (axis, what) in axes.into_iter().enumerate() {
+            rows.push((
+                what,
+                kernel.workgroup_size[axis].into(),
+                limits.workgroup_size[axis].into(),
+            ));
+        }
+        let over = rows.into_iter().filter(|(_, have, limit)| have > limit);
+        let mut wrong: Vec<_> = over
+            .map(|(what, have, limit)| {
+                format!("{have} {what}; `{}` has at most {limit}", profile.name)
+            })
+            .collect();
+        let missing = kernel
+            .features
+            .iter()
+            .filter(|f| !profile.has(**f))
+            .map(|f| format!("{f:?}"));
+        let missing: Vec<_> = missing.collect();
+        if !missing.is_empty() {
+            let names = list(missing.iter().map(String::as_str));
+            wrong.push(format!(
+                "it needs {names}, which `{}` does not have",
+                profile.name
+            ));
+        }
+        wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Binding, DType, Feature, KernelId};
+
+    /// `y = twice(x)` over one intermediate.
+    fn plan() -> Plan {
+        let mut plan = Plan::new("m", DeviceProfile::webgpu());
+        plan.dims = vec!["B".into()];
+        let shape = vec![Dim::sym("B")];
+        let x = plan.add_input(Port::new("x", DType::F32, shape.clone()));
+        let t = plan.add_buffer(Buffer::temp("t", DType::F32, shape.clone()));
+        let y = plan.add_output(Port::new("y", DType::F32, shape));
+        let kernel = plan.add_kernel(KernelArtifact {
+            name: "twice.f32".into(),
+            entry: "main".into(),
+            wgsl: "…".into(),
+            bindings: vec![
+                Binding::new(0, Access::Uniform, "p"),
+                Binding::new(1, Access::Read, "src"),
+                Binding::new(2, Access::ReadWrite, "dst"),
+            ],
+            workgroup_size: [64, 1, 1],
+            ..KernelArtifact::default()
+        });
+        for (from, to) in [(x, t), (t, y)] {
+            plan.steps.push(Step {
+                kernel,
+                bindings: vec![from, to],
+                uniforms: vec![Uniform::U32(Dim::sym("B"))],
+                grid: [Dim::sym("B"), Dim::one(), Dim::one()],
+                nodes: vec![],
+                op: "twice".into(),
+                flops: Dim::sym("B"),
+            });
+        }
+        plan
+    }
+
+    fn wrong(change: impl FnOnce(&mut Plan)) -> String {
+        let mut plan = plan();
+        change(&mut plan);
+        plan.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_good_plan_passes() {
+        assert_eq!(plan().check(), Ok(()));
+    }
+
+    #[test]
+    fn order_and_aliasing_are_checked() {
+        let text = wrong(|p| p.steps.swap(0, 1));
+        assert!(
+            text.contains("step 0 (twice): `src` <- `t`: it is read before any step writes it"),
+            "{text}"
+        );
+        let text = wrong(|p| p.steps[1].bindings[0] = p.steps[1].bindings[1]);
+        assert!(text.contains("bound only once"), "{text}");
+        let text = wrong(|p| p.steps[0].bindings[1] = BufferId(0));
+        assert!(text.contains("never written"), "{text}");
+        let text = wrong(|p| p.steps.truncate(1));
+        assert!(text.contains("port `y`: no step writes it"), "{text}");
+    }
+
+    #[test]
+    fn ids_and_counts_are_checked() {
+        let text = wrong(|p| {
+            p.steps[0].kernel = KernelId(9);
+            p.steps[1].bindings[0] = BufferId(99);
+            p.inputs[0].buffer = BufferId(77);
+        });
+        for part in [
+            "kernel 9 does not exist",
+            "buffer 99 does not exist",
+            "buffer 77 does not exist",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        let text = wrong(|p| p.steps[0].bindings.truncate(1));
+        assert!(
+            text.contains("it binds 1 buffers, kernel `twice.f32` needs 2"),
+            "{text}"
+        );
+        let text = wrong(|p| p.steps[0].uniforms.clear());
+        assert!(text.contains("binds a uniform struct"), "{text}");
+        let text = wrong(|p| p.dims.clear());
+        assert!(
+            text.contains("length `B` is not one of the plan's"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn kernels_must_fit_the_profile_and_be_nameable() {
+        let text = wrong(|p| {
+            let kernel = &mut p.kernels[0];
+            kernel.name = "../twice".into();
+            kernel.workgroup_bytes = 20000;
+            kernel.workgroup_size = [512, 1, 1];
+            kernel.features = vec![Feature::F16];
+        });
+        for part in [
+            "letters, digits",
+            "20000 bytes of workgroup memory; `webgpu` has at most 16384",
+            "512 invocations;",
+            "512 invocations along x;",
+            "it needs `F16`",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+
+    #[test]
+    fn another_version_is_refused_before_anything_else() {
+        let text = wrong(|p| p.version = 7);
+        assert!(
+            text.contains("version 7; this build reads version 1"),
+            "{text}"
+        );
+    }
+}

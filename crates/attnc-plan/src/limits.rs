@@ -1,0 +1,247 @@
+//! Sizes at given lengths: what does not fit the device, or 32-bit index arithmetic, is refused.
+//!
+//! Kernels compute indices in `u32`. A buffer below 2^31 elements leaves them a factor of two for
+//! tiles that reach past an edge, so no sum of offsets can wrap.
+
+use crate::{Dim, DimError, DimValues, Limits, Plan};
+
+/// The most elements a buffer may have: 2^31 - 1.
+pub const MAX_ELEMENTS: i64 = (1 << 31) - 1;
+
+/// A buffer or a step that does not fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SizeProblem {
+    /// More elements than 32-bit indices can address safely.
+    #[error(
+        "buffer `{buffer}` of type {shape} would have {elements} elements; \
+         at most {MAX_ELEMENTS} can be indexed: use smaller lengths"
+    )]
+    TooManyElements {
+        /// The buffer's name.
+        buffer: String,
+        /// Its type with symbolic lengths.
+        shape: String,
+        /// How many elements.
+        elements: i64,
+    },
+    /// More bytes than the device binds.
+    #[error(
+        "buffer `{buffer}` of type {shape} would take {bytes} bytes; the limit of `{device}` is \
+         {limit} ({which}): use smaller lengths or a device with a larger limit"
+    )]
+    TooManyBytes {
+        /// The buffer's name.
+        buffer: String,
+        /// Its type with symbolic lengths.
+        shape: String,
+        /// How many bytes.
+        bytes: u64,
+        /// The device's or profile's name.
+        device: String,
+        /// The limit in bytes.
+        limit: u64,
+        /// Which limit.
+        which: &'static str,
+    },
+    /// A shape has no value, or a negative one.
+    #[error("buffer `{buffer}` of type {shape} has no size: {error}")]
+    NoSize {
+        /// The buffer's name.
+        buffer: String,
+        /// Its type with symbolic lengths.
+        shape: String,
+        /// Why.
+        error: DimError,
+    },
+    /// A negative length.
+    #[error("buffer `{buffer}` of type {shape}: length {dim} is {value}; it must be at least 0")]
+    Negative {
+        /// The buffer's name.
+        buffer: String,
+        /// Its type with symbolic lengths.
+        shape: String,
+        /// The expression.
+        dim: String,
+        /// Its value.
+        value: i64,
+    },
+    /// A uniform or a grid does not fit.
+    #[error("step {step} ({op}, kernel `{kernel}`) cannot be launched: {error}")]
+    Step {
+        /// Position in the plan.
+        step: usize,
+        /// The operation.
+        op: String,
+        /// The kernel's name.
+        kernel: String,
+        /// Why.
+        error: DimError,
+    },
+}
+
+/// Everything that does not fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+pub struct SizeErrors(pub Vec<SizeProblem>);
+
+/// Checks all buffers and steps against the profile the plan was made for.
+///
+/// # Errors
+/// Every buffer and step that does not fit.
+pub fn check_sizes(plan: &Plan, dims: &DimValues) -> Result<(), SizeErrors> {
+    check_sizes_within(plan, dims, &plan.profile.name, &plan.profile.limits)
+}
+
+/// Checks all buffers and steps against the limits of a live device called `device`.
+///
+/// # Errors
+/// Every buffer and step that does not fit.
+pub fn check_sizes_within(
+    plan: &Plan,
+    dims: &DimValues,
+    device: &str,
+    limits: &Limits,
+) -> Result<(), SizeErrors> {
+    let mut problems = Vec::new();
+    for buffer in &plan.buffers {
+        let shape = buffer.type_text();
+        let name = buffer.name.clone();
+        match size(&buffer.shape, dims) {
+            Err(Size::Eval(error)) => {
+                problems.push(SizeProblem::NoSize {
+                    buffer: name,
+                    shape,
+                    error,
+                });
+            }
+            Err(Size::Negative(dim, value)) => {
+                problems.push(SizeProblem::Negative {
+                    buffer: name,
+                    shape,
+                    dim,
+                    value,
+                });
+            }
+            Ok(elements) if elements > MAX_ELEMENTS => {
+                problems.push(SizeProblem::TooManyElements {
+                    buffer: name,
+                    shape,
+                    elements,
+                });
+            }
+            Ok(elements) => {
+                let bytes = elements.unsigned_abs() * buffer.dtype.bytes() as u64;
+                let (limit, which) = if limits.buffer_bytes < limits.binding_bytes {
+                    (limits.buffer_bytes, "bytes of a buffer")
+                } else {
+                    (limits.binding_bytes, "bytes of a storage binding")
+                };
+                if bytes > limit {
+                    let device = device.to_owned();
+                    problems.push(SizeProblem::TooManyBytes {
+                        buffer: name,
+                        shape,
+                        bytes,
+                        device,
+                        limit,
+                        which,
+                    });
+                }
+            }
+        }
+    }
+    for (step, s) in plan.steps.iter().enumerate() {
+        if let Err(error) = s.launch(dims, limits.workgroups_per_dimension) {
+            let kernel = plan.kernel(s.kernel).name.clone();
+            problems.push(SizeProblem::Step {
+                step,
+                op: s.op.clone(),
+                kernel,
+                error,
+            });
+        }
+    }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(SizeErrors(problems))
+    }
+}
+
+enum Size {
+    Eval(DimError),
+    Negative(String, i64),
+}
+
+/// The number of elements, saturating: two huge lengths must not wrap into a small product.
+fn size(shape: &[Dim], dims: &DimValues) -> Result<i64, Size> {
+    let mut values = Vec::with_capacity(shape.len());
+    for dim in shape {
+        let value = dims.eval(dim).map_err(Size::Eval)?;
+        if value < 0 {
+            return Err(Size::Negative(dim.to_string(), value));
+        }
+        values.push(value);
+    }
+    // An empty tensor is empty however long its other axes are.
+    if values.contains(&0) {
+        return Ok(0);
+    }
+    Ok(values.into_iter().fold(1, i64::saturating_mul))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Buffer, DType, DeviceProfile};
+
+    fn plan(shape: &[&str]) -> Plan {
+        let mut plan = Plan::new("m", DeviceProfile::webgpu());
+        let shape = shape.iter().map(|d| d.parse().unwrap()).collect();
+        plan.add_buffer(Buffer::temp("scores", DType::F32, shape));
+        plan
+    }
+
+    #[test]
+    fn the_message_names_buffer_shape_and_limit() {
+        let error = check_sizes(
+            &plan(&["B", "S", "1024"]),
+            &DimValues::from([("B", 64), ("S", 1024)]),
+        );
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "buffer `scores` of type f32[B, S, 1024] would take 268435456 bytes; the limit of `webgpu` \
+             is 134217728 (bytes of a storage binding): use smaller lengths or a device with a larger \
+             limit"
+        );
+    }
+
+    #[test]
+    fn index_arithmetic_stays_below_two_to_the_31() {
+        for (b, s) in [(1 << 20, 1 << 11), (1 << 40, 1 << 40)] {
+            let error = check_sizes(&plan(&["B", "S"]), &DimValues::from([("B", b), ("S", s)]));
+            assert!(
+                matches!(
+                    error.unwrap_err().0[..],
+                    [SizeProblem::TooManyElements { .. }]
+                ),
+                "{b} {s}"
+            );
+        }
+        let empty = DimValues::from([("B", 1 << 40), ("S", 0)]);
+        assert_eq!(check_sizes(&plan(&["B", "S"]), &empty), Ok(()));
+    }
+
+    #[test]
+    fn negative_and_missing_lengths_are_errors() {
+        let dims = DimValues::from([("B", 1)]);
+        let negative = check_sizes(&plan(&["B - 2", "4"]), &dims)
+            .unwrap_err()
+            .to_string();
+        assert!(negative.contains("length B - 2 is -1"), "{negative}");
+        let missing = check_sizes(&plan(&["S", "4"]), &dims)
+            .unwrap_err()
+            .to_string();
+        assert!(missing.contains("length `S` has no value"), "{missing}");
+    }
+}

@@ -1,0 +1,218 @@
+//! The memory planner: which intermediates share a buffer.
+//!
+//! WebGPU tracks usage per *buffer*: one that is bound read-only and read-write in the same dispatch
+//! is refused, however disjoint the ranges. So the arena is not one buffer with offsets but a few
+//! *slots*, each a buffer of its own, and two intermediates share a slot only if they never live at
+//! the same step.
+//!
+//! The assignment is the greedy-by-size strategy for shared objects of Pisarchyk and Lee, "Efficient
+//! Memory Management for Deep Neural Net Inference" (arXiv:2001.03288), section 4.3: largest first,
+//! into the smallest slot that is free for the whole lifetime. Placing the largest first means a slot
+//! never has to grow.
+//!
+//! Entry: a plan [`Plan::check`] accepts. Exit: no two intermediates whose lifetimes meet share a
+//! slot, and every slot holds its largest tenant.
+
+use crate::{BufferId, BufferKind, DimError, DimValues, Plan};
+use std::collections::BTreeMap;
+
+/// The steps during which an intermediate holds a value, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetime {
+    /// The step that writes it first.
+    pub first: usize,
+    /// The last step that touches it.
+    pub last: usize,
+}
+
+impl Lifetime {
+    /// Whether the two have a step in common.
+    #[must_use]
+    pub fn overlaps(self, other: Self) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+}
+
+/// Lifetimes of the intermediates that some step touches.
+#[must_use]
+pub fn lifetimes(plan: &Plan) -> BTreeMap<BufferId, Lifetime> {
+    let mut out: BTreeMap<BufferId, Lifetime> = BTreeMap::new();
+    for (at, step) in plan.steps.iter().enumerate() {
+        for &id in &step.bindings {
+            if plan.buffer(id).kind == BufferKind::Temp {
+                out.entry(id)
+                    .or_insert(Lifetime {
+                        first: at,
+                        last: at,
+                    })
+                    .last = at;
+            }
+        }
+    }
+    out
+}
+
+/// The arena of a plan at given lengths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryPlan {
+    /// Bytes of each slot, a multiple of 16.
+    pub slots: Vec<u64>,
+    /// The slot of each intermediate that is used.
+    pub slot_of: BTreeMap<BufferId, usize>,
+    /// Bytes of the whole arena: the sum of the slots.
+    pub peak_bytes: u64,
+    /// The most bytes alive at one step, which no planner can go below.
+    pub live_peak_bytes: u64,
+}
+
+impl MemoryPlan {
+    /// Assigns slots.
+    ///
+    /// # Errors
+    /// Where a length has no value or a size does not fit 63 bits.
+    pub fn new(plan: &Plan, dims: &DimValues) -> Result<Self, DimError> {
+        let mut tenants = Vec::new();
+        for (id, life) in lifetimes(plan) {
+            tenants.push(Tenant {
+                id,
+                life,
+                bytes: plan.buffer(id).allocated_bytes(dims)?,
+            });
+        }
+        let live_peak_bytes = live_peak(&tenants, plan.steps.len());
+        // Largest first; of equal size, in the order they are written. Ids make the order total.
+        tenants.sort_by_key(|t| (std::cmp::Reverse(t.bytes), t.life.first, t.id));
+        let mut slots: Vec<Slot> = Vec::new();
+        let mut slot_of = BTreeMap::new();
+        for tenant in &tenants {
+            let free = slots
+                .iter()
+                .enumerate()
+                .filter(|(_, slot)| !slot.tenants.iter().any(|l| l.overlaps(tenant.life)))
+                .min_by_key(|(at, slot)| (slot.bytes, *at))
+                .map(|(at, _)| at);
+            let at = free.unwrap_or_else(|| {
+                slots.push(Slot {
+                    bytes: tenant.bytes,
+                    tenants: Vec::new(),
+                });
+                slots.len() - 1
+            });
+            slots[at].tenants.push(tenant.life);
+            slot_of.insert(tenant.id, at);
+        }
+        let slots: Vec<u64> = slots.into_iter().map(|s| s.bytes).collect();
+        let peak_bytes = slots.iter().sum();
+        Ok(Self {
+            slots,
+            slot_of,
+            peak_bytes,
+            live_peak_bytes,
+        })
+    }
+}
+
+struct Tenant {
+    id: BufferId,
+    life: Lifetime,
+    bytes: u64,
+}
+
+struct Slot {
+    bytes: u64,
+    tenants: Vec<Lifetime>,
+}
+
+fn live_peak(tenants: &[Tenant], steps: usize) -> u64 {
+    let (mut starts, mut ends) = (vec![0u64; steps + 1], vec![0u64; steps + 1]);
+    for tenant in tenants {
+        starts[tenant.life.first] += tenant.bytes;
+        ends[tenant.life.last + 1] += tenant.bytes;
+    }
+    let mut live = 0;
+    let mut peak = 0;
+    for (start, end) in starts.iter().zip(&ends) {
+        live = live + start - end;
+        peak = peak.max(live);
+    }
+    peak
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Buffer, DType, DeviceProfile, Dim, KernelId, Step};
+    use proptest::prelude::*;
+
+    /// A plan whose temp `i` has `sizes[i]` elements and is touched by the steps `uses[i]`.
+    fn plan(steps: usize, temps: &[(i64, Vec<usize>)]) -> Plan {
+        let mut plan = Plan::new("m", DeviceProfile::webgpu());
+        let mut bindings = vec![Vec::new(); steps];
+        for (n, (size, uses)) in temps.iter().enumerate() {
+            let buffer = Buffer::temp(&format!("t{n}"), DType::F32, vec![Dim::from(*size)]);
+            let id = plan.add_buffer(buffer);
+            for &at in uses {
+                bindings[at].push(id);
+            }
+        }
+        plan.steps = bindings
+            .into_iter()
+            .map(|bindings| Step {
+                kernel: KernelId(0),
+                bindings,
+                uniforms: vec![],
+                grid: [Dim::one(), Dim::one(), Dim::one()],
+                nodes: vec![],
+                op: "test".into(),
+                flops: Dim::zero(),
+            })
+            .collect();
+        plan
+    }
+
+    #[test]
+    fn a_chain_needs_two_slots() {
+        // t0 -> t1 -> t2 -> t3: each lives at two steps.
+        let temps: Vec<_> = (0..4).map(|n| (100, vec![n, n + 1])).collect();
+        let memory = MemoryPlan::new(&plan(5, &temps), &DimValues::default()).unwrap();
+        assert_eq!(memory.slots, [400, 400]);
+        assert_eq!((memory.peak_bytes, memory.live_peak_bytes), (800, 800));
+    }
+
+    #[test]
+    fn a_small_tenant_takes_the_smallest_free_slot() {
+        let temps = [(100, vec![0, 1]), (10, vec![1, 2]), (8, vec![3, 3])];
+        let memory = MemoryPlan::new(&plan(4, &temps), &DimValues::default()).unwrap();
+        assert_eq!(memory.slots, [400, 48]);
+        assert_eq!(memory.slot_of[&BufferId(2)], 1);
+    }
+
+    #[test]
+    fn what_no_step_touches_takes_nothing() {
+        let memory = MemoryPlan::new(&plan(1, &[(100, vec![])]), &DimValues::default()).unwrap();
+        assert_eq!((memory.peak_bytes, memory.slot_of.len()), (0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn tenants_of_a_slot_never_meet(
+            temps in prop::collection::vec((1i64..500, prop::collection::vec(0usize..20, 1..4)), 0..40)
+        ) {
+            let plan = plan(20, &temps);
+            let memory = MemoryPlan::new(&plan, &DimValues::default()).unwrap();
+            let lives = lifetimes(&plan);
+            for (a, life_a) in &lives {
+                let bytes = plan.buffer(*a).allocated_bytes(&DimValues::default()).unwrap();
+                prop_assert!(memory.slots[memory.slot_of[a]] >= bytes);
+                for (b, life_b) in &lives {
+                    if a != b && memory.slot_of[a] == memory.slot_of[b] {
+                        prop_assert!(!life_a.overlaps(*life_b), "{a:?} {b:?} share a slot");
+                    }
+                }
+            }
+            prop_assert!(memory.live_peak_bytes <= memory.peak_bytes);
+            prop_assert_eq!(memory.peak_bytes, memory.slots.iter().sum::<u64>());
+            prop_assert_eq!(&memory, &MemoryPlan::new(&plan, &DimValues::default()).unwrap());
+        }
+    }
+}
