@@ -66,7 +66,10 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         checks.push(check("documentation", &mut documentation())?);
     }
     summarise(options, &checks, counts);
-    ensure!(counts != Counts::default(), "no test ran: none has that name");
+    ensure!(
+        counts != Counts::default(),
+        "no test ran: none has that name"
+    );
     Ok(checks.iter().all(|check| check.good) && counts.failed == 0)
 }
 

@@ -17,6 +17,9 @@ use crate::workspace;
 /// What Debian calls the loader and the drivers, lavapipe among them.
 const DEBIAN_PACKAGES: [&str; 2] = ["libvulkan1", "mesa-vulkan-drivers"];
 
+/// Variables that replace the loader's own search for drivers; the first that is set counts.
+const OVERRIDES: [&str; 2] = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"];
+
 /// A driver manifest is a kilobyte; anything much longer is something else.
 const MANIFEST_BYTES: u64 = 1 << 20;
 
@@ -31,6 +34,11 @@ pub(crate) fn ensure() -> Result<()> {
         return Ok(());
     }
     println!("GPU driver: no Vulkan driver found");
+    for variable in OVERRIDES {
+        if std::env::var_os(variable).is_some_and(|value| !value.is_empty()) {
+            bail!("{variable} is set and names no usable driver; correct it or unset it");
+        }
+    }
     if !is_debian() {
         bail!("no Vulkan driver was found; {}", instructions());
     }
@@ -180,7 +188,7 @@ fn has_gpu_device() -> bool {
 
 /// Driver manifests in the order of the loader; a set variable replaces the folders.
 fn manifests() -> Vec<PathBuf> {
-    for variable in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"] {
+    for variable in OVERRIDES {
         if let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
             return expand(std::env::split_paths(&value));
         }
