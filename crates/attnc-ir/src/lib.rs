@@ -9,6 +9,7 @@
 
 pub mod dim;
 pub mod infer;
+pub mod layout;
 pub mod scalar;
 
 mod diagnostic;
