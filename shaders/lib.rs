@@ -1,1 +1,79 @@
-//! The WGSL files and their catalogue.
+//! The WGSL files and their catalogue; no logic.
+//!
+//! Each file is a plain WGSL module whose import lines (`import package::lib::indexing::{div_ceil};`)
+//! the linker in `attnc-codegen` resolves against [`CATALOGUE`]. What each computes, and the contract of
+//! its seams, is in `README.md` beside this file.
+//!
+//! ```
+//! let kernel = attnc_shaders::find("kernels/pointwise").unwrap();
+//! assert!(kernel.source.starts_with("// One output element from its index"));
+//! ```
+
+/// One WGSL file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShaderFile {
+    /// Path without the extension, as import lines spell it with `/` for `::`: `lib/online_softmax`.
+    pub name: &'static str,
+    /// Path relative to `shaders/`: `lib/online_softmax.wgsl`.
+    pub path: &'static str,
+    /// The whole text.
+    pub source: &'static str,
+}
+
+macro_rules! shader_files {
+    ($($name:literal,)*) => {
+        &[$(ShaderFile {
+            name: $name,
+            path: concat!($name, ".wgsl"),
+            source: include_str!(concat!($name, ".wgsl")),
+        },)*]
+    };
+}
+
+/// Every file, sorted by name.
+pub const CATALOGUE: &[ShaderFile] = shader_files![
+    "kernels/flash_attention_fwd_rows",
+    "kernels/layer_norm_rows",
+    "kernels/log_softmax_rows",
+    "kernels/matmul_rows",
+    "kernels/pointwise",
+    "kernels/pointwise_vec4",
+    "kernels/reduce_rows",
+    "kernels/rms_norm_rows",
+    "kernels/scan_rows",
+    "kernels/softmax_rows",
+    "lib/erf",
+    "lib/float_bits",
+    "lib/gather_index",
+    "lib/gelu",
+    "lib/indexing",
+    "lib/online_softmax",
+    "lib/power",
+    "lib/stable_tanh",
+    "mods/element4_add",
+    "mods/element_add",
+    "mods/element_gather_rows",
+    "mods/mask_causal",
+    "mods/mask_none",
+    "mods/mask_padding",
+    "mods/mask_sliding_window",
+    "mods/matmul_epilogue_bias_gelu",
+    "mods/matmul_epilogue_none",
+    "mods/reduce_max",
+    "mods/reduce_mean",
+    "mods/reduce_min",
+    "mods/reduce_prod",
+    "mods/reduce_sum",
+    "mods/rows_identity",
+    "mods/rows_residual_affine",
+    "mods/score_alibi",
+    "mods/score_identity",
+    "mods/score_softcap",
+    "params/default",
+];
+
+/// The file called `name`, such as `kernels/matmul_rows`.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static ShaderFile> {
+    CATALOGUE.iter().find(|file| file.name == name)
+}

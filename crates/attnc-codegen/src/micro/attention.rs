@@ -1,0 +1,410 @@
+//! The register tile of `flash_attention_fwd_rows`.
+
+use std::fmt::Write as _;
+
+use super::{Access, Checks, MicroError, lines, list};
+
+/// Columns a head may have: the tile is straight-line code, some 6 lines for each 4 columns.
+const MAX_DIM: u32 = 256;
+
+/// Query rows of one invocation, times the head's columns.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct AttentionTile {
+    /// Query rows, 1 to 4.
+    pub rows: u32,
+    /// Columns of Q and K, 1 to 256.
+    pub qk_dim: u32,
+    /// Columns of V and O, 1 to 256.
+    pub v_dim: u32,
+    /// How Q is read.
+    pub q: Access,
+    /// How K is read.
+    pub k: Access,
+    /// How V is read.
+    pub v: Access,
+    /// How O is written.
+    pub o: Access,
+    /// Whether `mask_mod` may be false or `score_mod` may be -inf. If not, rows of V need no selection.
+    pub masked: bool,
+}
+
+impl AttentionTile {
+    /// A masked tile of equal head dims; vector loads where `dim` allows them.
+    #[must_use]
+    pub fn contiguous(rows: u32, dim: u32) -> Self {
+        let access = if dim.is_multiple_of(4) {
+            Access::Vec4
+        } else {
+            Access::Scalar
+        };
+        Self {
+            rows,
+            qk_dim: dim,
+            v_dim: dim,
+            q: access,
+            k: access,
+            v: access,
+            o: access,
+            masked: true,
+        }
+    }
+
+    /// The text of the `micro` module.
+    ///
+    /// # Errors
+    /// Rows or dims out of range, or vector access to a dim that is no multiple of 4.
+    pub fn print(&self) -> Result<String, MicroError> {
+        self.check()?;
+        Ok([
+            self.header(),
+            self.types(),
+            self.mods(),
+            self.q_functions(),
+            self.k_functions(),
+        ]
+        .concat()
+            + &self.v_functions()
+            + &self.o_functions())
+    }
+
+    fn check(&self) -> Result<(), MicroError> {
+        let mut checks = Checks::default();
+        checks.expect((1..=4).contains(&self.rows), || {
+            format!("rows: expected 1 to 4, found {}", self.rows)
+        });
+        for (name, dim) in [("qk_dim", self.qk_dim), ("v_dim", self.v_dim)] {
+            checks.expect((1..=MAX_DIM).contains(&dim), || {
+                format!("{name}: expected 1 to {MAX_DIM}, found {dim}")
+            });
+        }
+        let operands = [("q", self.q, self.qk_dim), ("k", self.k, self.qk_dim)];
+        for (name, access, dim) in operands
+            .into_iter()
+            .chain([("v", self.v, self.v_dim), ("o", self.o, self.v_dim)])
+        {
+            checks.expect(access == Access::Scalar || dim.is_multiple_of(4), || {
+                format!("{name}: vector access needs columns in multiples of 4, found {dim}")
+            });
+        }
+        checks.finish()
+    }
+
+    fn header(&self) -> String {
+        let Self {
+            rows,
+            qk_dim,
+            v_dim,
+            ..
+        } = self;
+        format!(
+            "\
+// micro: attention register tile of {rows} query rows; Q and K have {qk_dim} columns, V and O {v_dim} (generated)
+//
+// A Chunk is 4 columns of all rows: row r of the tile is column r of the matrix.
+
+import package::params::{{elem}};
+import package::mods::{{mask_mod, score_mod}};
+import package::kernels::flash_attention_fwd_rows::{{shape, q, k, v, o}};
+
+const ROWS: u32 = {rows}u;
+
+"
+        )
+    }
+
+    fn types(&self) -> String {
+        let vector = |of: &str| {
+            if self.rows == 1 {
+                of.to_owned()
+            } else {
+                format!("vec{}<{of}>", self.rows)
+            }
+        };
+        let chunk = if self.rows == 1 {
+            "vec4<f32>".to_owned()
+        } else {
+            format!("mat{}x4<f32>", self.rows)
+        };
+        format!(
+            "\
+alias Rows = {}; // one number a row
+alias RowIndex = {};
+alias RowMask = {};
+alias Chunk = {chunk};
+alias q_item = {};
+alias k_item = {};
+alias v_item = {};
+alias o_item = {};
+
+struct QTile {{
+{}}}
+
+struct OTile {{
+{}}}
+
+",
+            vector("f32"),
+            vector("u32"),
+            vector("bool"),
+            self.q.item(),
+            self.k.item(),
+            self.v.item(),
+            self.o.item(),
+            lines(chunks(self.qk_dim), |c| format!("    c{c}: Chunk,")),
+            lines(chunks(self.v_dim), |c| format!("    c{c}: Chunk,")),
+        )
+    }
+
+    /// `name` if there is one row, else `name[r]`.
+    fn row(&self, name: &str, r: u32) -> String {
+        if self.rows == 1 {
+            name.to_owned()
+        } else {
+            format!("{name}[{r}]")
+        }
+    }
+
+    /// A constructor with one argument a row.
+    fn per_row(&self, of: &str, f: impl Fn(u32) -> String) -> String {
+        if self.rows == 1 {
+            return f(0);
+        }
+        format!(
+            "{of}(\n{}    )",
+            lines(self.rows, |r| format!("        {},", f(r)))
+        )
+    }
+
+    fn mods(&self) -> String {
+        let score = |r| {
+            format!(
+                "score_mod({}, b, h, {}, kv_idx)",
+                self.row("score", r),
+                self.row("q_idx", r)
+            )
+        };
+        let mask = |r| format!("mask_mod(b, h, {}, kv_idx)", self.row("q_idx", r));
+        let first = self.per_row("RowIndex", |r| format!("first + {r}u"));
+        format!(
+            "\
+fn rows_from(first: u32) -> RowIndex {{
+    return {first};
+}}
+
+fn rows_score_mod(score: Rows, b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> Rows {{
+    return {};
+}}
+
+fn rows_mask_mod(b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> RowMask {{
+    return {};
+}}
+
+",
+            self.per_row("Rows", score),
+            self.per_row("RowMask", mask),
+        )
+    }
+
+    fn q_functions(&self) -> String {
+        let count = chunks(self.qk_dim);
+        let mut text = load_functions("q", self.q, self.qk_dim);
+        for tail in load_kinds(self.q, self.qk_dim) {
+            let load = |r| format!("load_q{tail}({}, column) * scale", self.row("at", r));
+            let _ = write!(
+                text,
+                "\
+fn load_q_chunk{tail}(at: RowIndex, column: u32, scale: f32) -> Chunk {{
+    return {};
+}}
+
+",
+                self.per_row("Chunk", load)
+            );
+        }
+        let loads = lines(count, |c| {
+            format!(
+                "        load_q_chunk{}(at, {}u, scale),",
+                tail_of(self.q, self.qk_dim, c),
+                4 * c
+            )
+        });
+        let _ = write!(
+            text,
+            "\
+// Rows of Q times the scale, so that no product overflows before it is scaled.
+fn tile_load_q(at: RowIndex, scale: f32) -> QTile {{
+    return QTile(
+{loads}    );
+}}
+
+"
+        );
+        text
+    }
+
+    fn k_functions(&self) -> String {
+        let product = if self.rows == 1 {
+            "dot(x, chunk)"
+        } else {
+            "x * chunk"
+        };
+        let dots = lines(chunks(self.qk_dim), |c| {
+            let load = format!("load_k{}(at, {}u)", tail_of(self.k, self.qk_dim, c), 4 * c);
+            format!("    sum += chunk_dot(tile.c{c}, {load});")
+        });
+        load_functions("k", self.k, self.qk_dim)
+            + &format!(
+                "\
+fn chunk_dot(chunk: Chunk, x: vec4<f32>) -> Rows {{
+    return {product};
+}}
+
+// Every row of the tile times one row of K.
+fn tile_dot_k(tile: QTile, at: u32) -> Rows {{
+    var sum = Rows(0.0);
+{dots}    return sum;
+}}
+
+"
+            )
+    }
+
+    fn v_functions(&self) -> String {
+        let term = |r| {
+            let product = format!("{} * x", self.row("p", r));
+            let old = format!("{} * {}", self.row("chunk", r), self.row("shrink", r));
+            if self.masked {
+                format!(
+                    "{old} + select(vec4<f32>(), {product}, {})",
+                    self.row("live", r)
+                )
+            } else {
+                format!("{old} + {product}")
+            }
+        };
+        let steps = lines(chunks(self.v_dim), |c| {
+            let load = format!("load_v{}(at, {}u)", tail_of(self.v, self.v_dim, c), 4 * c);
+            format!("    (*out).c{c} = chunk_scale_add((*out).c{c}, shrink, p, live, {load});")
+        });
+        let why = if self.masked {
+            "// A row for which the key is masked takes nothing of it, not even 0 * NaN.\n"
+        } else {
+            "// Every key is live for every row.\n"
+        };
+        load_functions("v", self.v, self.v_dim)
+            + &format!(
+                "\
+fn tile_zero() -> OTile {{
+    return OTile();
+}}
+
+{why}fn chunk_scale_add(chunk: Chunk, shrink: Rows, p: Rows, live: RowMask, x: vec4<f32>) -> Chunk {{
+    return {};
+}}
+
+// out = out * shrink + p * (one row of V)
+fn tile_scale_add_v(out: ptr<function, OTile>, shrink: Rows, p: Rows, live: RowMask, at: u32) {{
+{steps}}}
+
+",
+                self.per_row("Chunk", term)
+            )
+    }
+
+    fn o_functions(&self) -> String {
+        let mut text = String::new();
+        for tail in load_kinds(self.o, self.v_dim) {
+            let width = if tail.is_empty() { 4 } else { self.v_dim % 4 };
+            let stores = lines(self.rows, |r| {
+                let at = self.row("at", r);
+                let x = format!("{} * {}", self.row("chunk", r), self.row("factor", r));
+                match self.o {
+                    Access::Vec4 => format!("    o[({at} + column) / 4u] = vec4<elem>({x});"),
+                    Access::Scalar => list(width, "\n", |i| {
+                        let component = format!(
+                            "{}.{}",
+                            self.row("chunk", r),
+                            ["x", "y", "z", "w"][i as usize]
+                        );
+                        let index = format!("{at} + (column + {i}u) * shape.o_column_stride");
+                        format!(
+                            "    o[{index}] = elem({component} * {});",
+                            self.row("factor", r)
+                        )
+                    }),
+                }
+            });
+            let _ = write!(
+                text,
+                "fn store_o_chunk{tail}(at: RowIndex, column: u32, chunk: Chunk, factor: Rows) {{\n{stores}}}\n\n"
+            );
+        }
+        let stores = lines(chunks(self.v_dim), |c| {
+            format!(
+                "    store_o_chunk{}(at, {}u, tile.c{c}, factor);",
+                tail_of(self.o, self.v_dim, c),
+                4 * c
+            )
+        });
+        text + &format!("fn tile_store_o(at: RowIndex, tile: OTile, factor: Rows) {{\n{stores}}}\n")
+    }
+}
+
+fn chunks(dim: u32) -> u32 {
+    dim.div_ceil(4)
+}
+
+/// Suffixes of the functions an operand needs: one for whole chunks, one for a last chunk in part.
+fn load_kinds(access: Access, dim: u32) -> Vec<&'static str> {
+    let whole = dim >= 4;
+    let tail = access == Access::Scalar && !dim.is_multiple_of(4);
+    [whole.then_some(""), tail.then_some("_tail")]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Suffix of the function for chunk `c`.
+fn tail_of(access: Access, dim: u32, c: u32) -> &'static str {
+    if access == Access::Scalar && 4 * (c + 1) > dim {
+        "_tail"
+    } else {
+        ""
+    }
+}
+
+/// `load_q(at, column)`: four columns of the row that starts at `at`.
+fn load_functions(operand: &str, access: Access, dim: u32) -> String {
+    if access == Access::Vec4 {
+        return format!(
+            "\
+fn load_{operand}(at: u32, column: u32) -> vec4<f32> {{
+    return vec4<f32>({operand}[(at + column) / 4u]);
+}}
+
+"
+        );
+    }
+    let print = |tail: &&str| {
+        let width = if tail.is_empty() { 4 } else { dim % 4 };
+        let elements = lines(4, |i| {
+            if i < width {
+                format!("        f32({operand}[i + {i}u * stride]),")
+            } else {
+                "        0.0,".to_owned()
+            }
+        });
+        format!(
+            "\
+fn load_{operand}{tail}(at: u32, column: u32) -> vec4<f32> {{
+    let stride = shape.{operand}_column_stride;
+    let i = at + column * stride;
+    return vec4<f32>(
+{elements}    );
+}}
+
+"
+        )
+    };
+    load_kinds(access, dim).iter().map(print).collect()
+}

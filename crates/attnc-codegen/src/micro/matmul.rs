@@ -1,0 +1,429 @@
+//! The register tile of `matmul_rows`.
+
+use super::{Access, Checks, MicroError, lines, list};
+
+/// How A is read, four steps of k at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LeftLoad {
+    /// Contiguous along k: K, the offset and the other strides are multiples of 4.
+    KVec4,
+    /// Any strides.
+    Scalar,
+    /// From the function `a_element(b0, b1, m, k) -> f32` in `mods`, which may read the binding `a`.
+    Element,
+}
+
+/// How B is read, four steps of k and four columns at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RightLoad {
+    /// Contiguous along n (row-major `[K, N]`): N, the offset and the other strides are multiples of 4.
+    NVec4,
+    /// Contiguous along k (weights `[N, K]`): K, the offset and the other strides are multiples of 4.
+    KVec4,
+    /// Any strides.
+    Scalar,
+    /// From the function `b_element(b0, b1, k, n) -> f32` in `mods`, which may read the binding `b`.
+    Element,
+}
+
+/// Outputs of one invocation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct MatmulTile {
+    /// Rows, 1 to 8.
+    pub rows: u32,
+    /// Columns: 4, 8, 12 or 16.
+    pub columns: u32,
+    /// How A is read.
+    pub a: LeftLoad,
+    /// How B is read.
+    pub b: RightLoad,
+    /// How C is written; vectors run along n.
+    pub c: Access,
+    /// Whether K may be no multiple of 4. It cannot where an operand is read by vectors along k.
+    pub k_tail: bool,
+}
+
+impl MatmulTile {
+    /// The text of the `micro` module.
+    ///
+    /// # Errors
+    /// Rows or columns out of range, or a tail along k where an operand is read by vectors along k.
+    pub fn print(&self) -> Result<String, MicroError> {
+        self.check()?;
+        Ok([
+            self.header(),
+            self.types(),
+            self.a_functions(),
+            self.b_functions(),
+            self.step(),
+            self.store(),
+        ]
+        .concat())
+    }
+
+    fn blocks(&self) -> u32 {
+        self.columns / 4
+    }
+
+    fn check(&self) -> Result<(), MicroError> {
+        let mut checks = Checks::default();
+        checks.expect((1..=8).contains(&self.rows), || {
+            format!("rows: expected 1 to 8, found {}", self.rows)
+        });
+        checks.expect([4, 8, 12, 16].contains(&self.columns), || {
+            format!("columns: expected 4, 8, 12 or 16, found {}", self.columns)
+        });
+        let by_k = self.a == LeftLoad::KVec4 || self.b == RightLoad::KVec4;
+        checks.expect(!(by_k && self.k_tail), || {
+            "k_tail: vectors along k need K in multiples of 4, found that it may not be".to_owned()
+        });
+        checks.finish()
+    }
+
+    fn header(&self) -> String {
+        let Self { rows, columns, .. } = self;
+        let a = if self.a == LeftLoad::Element {
+            "a_element, "
+        } else {
+            ""
+        };
+        let b = if self.b == RightLoad::Element {
+            "b_element, "
+        } else {
+            ""
+        };
+        // An operand given by its elements is read by `mods`, if at all.
+        let operands = [
+            (self.a != LeftLoad::Element)
+                .then_some(", a")
+                .unwrap_or_default(),
+            (self.b != RightLoad::Element)
+                .then_some(", b")
+                .unwrap_or_default(),
+        ];
+        format!(
+            "\
+// micro: matmul register tile of {rows} rows x {columns} columns (generated)
+//
+// Four steps of k at once: tile row += (4 x 4 block of B) * (4 elements of A's row).
+
+import package::params::{{elem}};
+import package::mods::{{{a}{b}epilogue}};
+import package::kernels::matmul_rows::{{shape{}, c}};
+
+const ROWS: u32 = {rows}u;
+const COLUMNS: u32 = {columns}u;
+const COLUMN_BLOCKS: u32 = {}u;
+
+",
+            operands.concat(),
+            self.blocks(),
+        )
+    }
+
+    fn types(&self) -> String {
+        let a_item = if self.a == LeftLoad::KVec4 {
+            Access::Vec4
+        } else {
+            Access::Scalar
+        };
+        let b_vectors = matches!(self.b, RightLoad::NVec4 | RightLoad::KVec4);
+        let b_item = if b_vectors {
+            Access::Vec4
+        } else {
+            Access::Scalar
+        };
+        let batch = "    b0: u32,\n    b1: u32,\n";
+        let (a_batch, a_what) = match self.a {
+            LeftLoad::Element => (batch, "Rows of A, by m"),
+            _ => ("", "Where the rows of A start"),
+        };
+        let (b_batch, b_what, b_start) = match self.b {
+            RightLoad::NVec4 => ("", "Where the column blocks of B start", "u32"),
+            RightLoad::Element => (batch, "Columns of B, by n", "vec4<u32>"),
+            _ => ("", "Where the columns of B start", "vec4<u32>"),
+        };
+        format!(
+            "\
+alias a_item = {};
+alias b_item = {};
+alias c_item = {};
+
+// {a_what}; a row past the end repeats the last.
+struct ARows {{
+{a_batch}{}}}
+
+// {b_what}; a column past the end repeats the last.
+struct BColumns {{
+{b_batch}{}}}
+
+// Row r, columns 4 c to 4 c + 3.
+struct Tile {{
+{}}}
+
+",
+            a_item.item(),
+            b_item.item(),
+            self.c.item(),
+            lines(self.rows, |r| format!("    r{r}: u32,")),
+            lines(self.blocks(), |c| format!("    c{c}: {b_start},")),
+            lines(self.rows * self.blocks(), |i| format!(
+                "    r{}c{}: vec4<f32>,",
+                i / self.blocks(),
+                i % self.blocks()
+            )),
+        )
+    }
+
+    fn a_functions(&self) -> String {
+        let row = |r| format!("min(m + {r}u, shape.m - 1u)");
+        if self.a == LeftLoad::Element {
+            let rows = lines(self.rows, |r| format!("        {},", row(r)));
+            return format!(
+                "fn a_rows(b0: u32, b1: u32, m: u32) -> ARows {{\n    return ARows(\n        b0,\n        b1,\n{rows}    );\n}}\n\n"
+            ) + &self.scalar_a("rows: ARows, m: u32", "", |k| {
+                format!("a_element(rows.b0, rows.b1, m, {k})")
+            });
+        }
+        let rows = lines(self.rows, |r| {
+            format!("        start + {} * shape.a_m_stride,", row(r))
+        });
+        let starts = format!(
+            "\
+fn a_rows(b0: u32, b1: u32, m: u32) -> ARows {{
+    let start = shape.a_offset + b0 * shape.a_b0_stride + b1 * shape.a_b1_stride;
+    return ARows(
+{rows}    );
+}}
+
+"
+        );
+        starts
+            + &if self.a == LeftLoad::KVec4 {
+                "\
+fn load_a(at: u32, k: u32) -> vec4<f32> {
+    return vec4<f32>(a[(at + k) / 4u]);
+}
+
+"
+                .to_owned()
+            } else {
+                let stride = "    let stride = shape.a_k_stride;\n";
+                self.scalar_a("at: u32", stride, |k| format!("f32(a[at + {k} * stride])"))
+            }
+    }
+
+    /// `load_a` from four single elements; past the end of k they are zeros, whatever stands there.
+    fn scalar_a(&self, parameters: &str, setup: &str, element: impl Fn(&str) -> String) -> String {
+        let index = |i: u32| match (i, self.k_tail) {
+            (0, _) => "k".to_owned(),
+            (_, false) => format!("(k + {i}u)"),
+            (_, true) => format!("min(k + {i}u, last)"),
+        };
+        let elements = lines(4, |i| format!("        {},", element(&index(i))));
+        if !self.k_tail {
+            return format!(
+                "fn load_a({parameters}, k: u32) -> vec4<f32> {{\n{setup}    return vec4<f32>(\n{elements}    );\n}}\n\n"
+            );
+        }
+        format!(
+            "\
+fn load_a({parameters}, k: u32) -> vec4<f32> {{
+    let last = shape.k - 1u;
+{setup}    let x = vec4<f32>(
+{elements}    );
+    return select(vec4<f32>(), x, vec4<u32>(k, k + 1u, k + 2u, k + 3u) <= vec4<u32>(last));
+}}
+
+"
+        )
+    }
+
+    fn b_functions(&self) -> String {
+        let column = |i: u32| format!("min(n + {i}u, shape.n - 1u)");
+        let four = |c: u32, f: &dyn Fn(String) -> String| list(4, ", ", |i| f(column(4 * c + i)));
+        let (head, entries) = match self.b {
+            RightLoad::Element => {
+                let entries = lines(self.blocks(), |c| {
+                    format!("        vec4<u32>({}),", four(c, &|n| n))
+                });
+                ("", format!("        b0,\n        b1,\n{entries}"))
+            }
+            RightLoad::NVec4 => (
+                "",
+                lines(self.blocks(), |c| {
+                    format!("        start + min(n + {}u, shape.n - 4u),", 4 * c)
+                }),
+            ),
+            _ => {
+                let entry = |c| {
+                    format!(
+                        "        start + shape.b_n_stride * vec4<u32>({}),",
+                        four(c, &|n| n)
+                    )
+                };
+                ("", lines(self.blocks(), entry))
+            }
+        };
+        let start = if self.b == RightLoad::Element {
+            head
+        } else {
+            "    let start = shape.b_offset + b0 * shape.b_b0_stride + b1 * shape.b_b1_stride;\n"
+        };
+        format!(
+            "fn b_columns(b0: u32, b1: u32, n: u32) -> BColumns {{\n{start}    return BColumns(\n{entries}    );\n}}\n\n"
+        ) + &self.load_b()
+    }
+
+    /// `load_b`: a matrix whose column i is row k + i of B.
+    fn load_b(&self) -> String {
+        let (parameters, arguments, row) = match self.b {
+            RightLoad::KVec4 => {
+                let columns = list(4, "", |i| {
+                    format!(
+                        "        vec4<f32>(b[(at.{} + k) / 4u]),\n",
+                        ["x", "y", "z", "w"][i as usize]
+                    )
+                });
+                return format!(
+                    "\
+fn load_b(at: vec4<u32>, k: u32) -> mat4x4<f32> {{
+    return transpose(mat4x4<f32>(
+{columns}    ));
+}}
+
+"
+                );
+            }
+            RightLoad::NVec4 => (
+                "at: u32",
+                "at",
+                "vec4<f32>(b[(at + K * shape.b_k_stride) / 4u])".to_owned(),
+            ),
+            RightLoad::Scalar => ("at: vec4<u32>", "at", {
+                let element = |i: u32| format!("f32(b[i.{}])", ["x", "y", "z", "w"][i as usize]);
+                format!("vec4<f32>({})", list(4, ", ", element))
+            }),
+            RightLoad::Element => ("columns: BColumns, n: vec4<u32>", "columns, n", {
+                let element = |i: u32| {
+                    format!(
+                        "        b_element(columns.b0, columns.b1, K, n.{}),\n",
+                        ["x", "y", "z", "w"][i as usize]
+                    )
+                };
+                format!("vec4<f32>(\n{}    )", list(4, "", element))
+            }),
+        };
+        let setup = if self.b == RightLoad::Scalar {
+            "    let i = at + K * shape.b_k_stride;\n"
+        } else {
+            ""
+        };
+        let body = if self.k_tail {
+            format!(
+                "    let last = shape.k - 1u;\n{}    let x = {};\n    return select(vec4<f32>(), x, k <= last);\n",
+                setup.replace('K', "min(k, last)"),
+                row.replace('K', "min(k, last)")
+            )
+        } else {
+            format!(
+                "{}    return {};\n",
+                setup.replace('K', "k"),
+                row.replace('K', "k")
+            )
+        };
+        let rows = lines(4, |i| match i {
+            0 => format!("        load_b_row({arguments}, k),"),
+            _ => format!("        load_b_row({arguments}, k + {i}u),"),
+        });
+        format!(
+            "\
+fn load_b_row({parameters}, k: u32) -> vec4<f32> {{
+{body}}}
+
+fn load_b({parameters}, k: u32) -> mat4x4<f32> {{
+    return mat4x4<f32>(
+{rows}    );
+}}
+
+"
+        )
+    }
+
+    fn step(&self) -> String {
+        let a_rows = if self.a == LeftLoad::Element {
+            "rows, "
+        } else {
+            ""
+        };
+        let b_columns = if self.b == RightLoad::Element {
+            "columns, "
+        } else {
+            ""
+        };
+        let loads = lines(self.blocks(), |c| {
+            format!("    let b{c} = load_b({b_columns}columns.c{c}, k);")
+        });
+        let updates = lines(self.rows, |r| {
+            format!("    let a{r} = load_a({a_rows}rows.r{r}, k);\n")
+                + &list(self.blocks(), "\n", |c| {
+                    format!("    (*tile).r{r}c{c} += b{c} * a{r};")
+                })
+        });
+        let values = lines(self.rows, |r| {
+            format!(
+                "        {},",
+                list(self.blocks(), ", ", |c| format!("tile.r{r}c{c}"))
+            )
+        });
+        format!(
+            "\
+fn tile_zero() -> Tile {{
+    return Tile();
+}}
+
+fn tile_multiply_add(tile: ptr<function, Tile>, rows: ARows, columns: BColumns, k: u32) {{
+{loads}{updates}}}
+
+fn tile_values(tile: Tile) -> array<vec4<f32>, {}> {{
+    return array<vec4<f32>, {}>(
+{values}    );
+}}
+
+",
+            self.rows * self.blocks(),
+            self.rows * self.blocks(),
+        )
+    }
+
+    fn store(&self) -> String {
+        let start = "shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride";
+        let signature = "fn store_block(b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>)";
+        if self.c == Access::Vec4 {
+            return format!(
+                "\
+{signature} {{
+    let at = {start} + n;
+    c[at / 4u] = vec4<elem>(vec4<f32>(
+        epilogue(x.x, b0, b1, m, n),
+        epilogue(x.y, b0, b1, m, n + 1u),
+        epilogue(x.z, b0, b1, m, n + 2u),
+        epilogue(x.w, b0, b1, m, n + 3u),
+    ));
+}}
+"
+            );
+        }
+        format!(
+            "\
+{signature} {{
+    let start = {start};
+    var values = x;
+    for (var i = 0u; i < min(4u, shape.n - n); i++) {{
+        c[start + (n + i) * shape.c_n_stride] = elem(epilogue(values[i], b0, b1, m, n + i));
+    }}
+}}
+"
+        )
+    }
+}

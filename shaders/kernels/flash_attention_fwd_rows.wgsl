@@ -1,0 +1,98 @@
+// Fused attention, forward: O = softmax(score_mod(scale * Q K^T), mask_mod) V
+//
+// One invocation owns ROWS query rows of one (batch, head) in registers and walks the keys one at a
+// time; every invocation of a workgroup reads the same K and V row at the same time. It needs neither
+// workgroup memory nor subgroup operations.
+//
+// Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end).
+//
+// Layout: Q, O are [B, H, M, D]; K, V are [B, H / heads_per_kv, N, D]; every axis strided, in elements.
+
+import package::params::{WORKGROUP_SIZE};
+import package::micro::{ROWS, Rows, RowIndex, OTile, q_item, k_item, v_item, o_item};
+import package::micro::{rows_from, rows_score_mod, rows_mask_mod};
+import package::micro::{tile_load_q, tile_dot_k, tile_zero, tile_scale_add_v, tile_store_o};
+import package::lib::online_softmax::{SCORE_MIN, NEG_INF_BITS};
+import package::lib::indexing::{linear_workgroup, div_ceil};
+
+struct Shape {
+    batch: u32,
+    heads: u32,
+    heads_per_kv: u32, // > 1 for grouped-query attention
+    q_len: u32,
+    kv_len: u32,
+    scale: f32,
+    q_offset: u32,
+    q_batch_stride: u32,
+    q_head_stride: u32,
+    q_row_stride: u32,
+    q_column_stride: u32, // read by scalar loads only; vector loads need 1
+    k_offset: u32,
+    k_batch_stride: u32,
+    k_head_stride: u32,
+    k_row_stride: u32,
+    k_column_stride: u32,
+    v_offset: u32,
+    v_batch_stride: u32,
+    v_head_stride: u32,
+    v_row_stride: u32,
+    v_column_stride: u32,
+    o_offset: u32,
+    o_batch_stride: u32,
+    o_head_stride: u32,
+    o_row_stride: u32,
+    o_column_stride: u32,
+}
+
+@group(0) @binding(0) var<uniform> shape: Shape;
+@group(0) @binding(1) var<storage, read> q: array<q_item>;
+@group(0) @binding(2) var<storage, read> k: array<k_item>;
+@group(0) @binding(3) var<storage, read> v: array<v_item>;
+@group(0) @binding(4) var<storage, read_write> o: array<o_item>;
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn flash_attention_fwd_rows(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let blocks = div_ceil(shape.q_len, ROWS * WORKGROUP_SIZE);
+    let index = linear_workgroup(group, groups);
+    let h = (index / blocks) % shape.heads;
+    let b = index / (blocks * shape.heads);
+    let first_row = ((index % blocks) * WORKGROUP_SIZE + lane) * ROWS;
+    if b >= shape.batch || first_row >= shape.q_len {
+        return;
+    }
+
+    // Rows past the end repeat the last row, and store the same values to the same place again.
+    let q_idx = min(rows_from(first_row), RowIndex(shape.q_len - 1u));
+    let kv_head = h / shape.heads_per_kv;
+    let q_row = shape.q_offset + b * shape.q_batch_stride + h * shape.q_head_stride + q_idx * shape.q_row_stride;
+    let o_row = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
+    var k_row = shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride;
+    var v_row = shape.v_offset + b * shape.v_batch_stride + kv_head * shape.v_head_stride;
+
+    let q_tile = tile_load_q(q_row, shape.scale);
+    var out: OTile = tile_zero();
+    var m = Rows(SCORE_MIN); // running maximum
+    var l = Rows(0.0); // running sum of exp(score - m)
+    for (var kv_idx = 0u; kv_idx < shape.kv_len; kv_idx++) {
+        let attends = rows_mask_mod(b, h, q_idx, kv_idx);
+        if any(attends) {
+            let score = rows_score_mod(tile_dot_k(q_tile, k_row), b, h, q_idx, kv_idx);
+            let live = attends & (bitcast<RowIndex>(score) != RowIndex(NEG_INF_BITS));
+            let new_m = max(m, select(Rows(SCORE_MIN), score, live));
+            let shrink = exp(m - new_m);
+            let p = select(Rows(0.0), exp(score - new_m), live);
+            l = l * shrink + p;
+            m = new_m;
+            tile_scale_add_v(&out, shrink, p, live, v_row);
+        }
+        k_row += shape.k_row_stride;
+        v_row += shape.v_row_stride;
+    }
+
+    // A row without a live key has l = 0 and attends to nothing: its output is zero.
+    tile_store_o(o_row, out, select(1.0 / l, Rows(0.0), l == Rows(0.0)));
+}
