@@ -257,6 +257,12 @@ named_ops! {
         Relu = "relu",
         /// `log(1 + e^x)`.
         Softplus = "softplus",
+        /// `x / 2 * (1 + erf(x / sqrt(2)))`. Hendrycks and Gimpel 2016, arXiv:1606.08415.
+        Gelu = "gelu",
+        /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`, the same paper's approximation.
+        GeluTanh = "gelu_tanh",
+        /// `x * sigmoid(x)`.
+        Silu = "silu",
         /// Logical negation of a bool.
         Not = "not",
         /// Whether a float is not a number.

@@ -8,6 +8,9 @@ use super::{ExprId, Scalar, ScalarExpr};
 use crate::{Atom, BinaryOp, CompareOp, DType, Dim, Extents, UnaryOp};
 use std::collections::HashMap;
 
+/// What a load becomes: from the operand's number, its element type and the index.
+pub type LoadFn<'a> = dyn FnMut(&mut ScalarBuilder, usize, DType, Vec<ExprId>) -> ExprId + 'a;
+
 /// Makes one [`ScalarExpr`].
 #[derive(Debug, Clone)]
 pub struct ScalarBuilder {
@@ -408,7 +411,7 @@ impl ScalarBuilder {
         expr: &ScalarExpr,
         indices: &[ExprId],
         arg: Option<ExprId>,
-        load: &mut dyn FnMut(&mut Self, usize, DType, Vec<ExprId>) -> ExprId,
+        load: &mut LoadFn<'_>,
     ) -> ExprId {
         let mut done: Vec<ExprId> = Vec::with_capacity(expr.nodes.len());
         for (node, &dtype) in expr.nodes.iter().zip(&expr.dtypes) {

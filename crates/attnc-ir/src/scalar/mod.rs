@@ -25,10 +25,11 @@
 //! that comparing, cancelling and proving bounds are arithmetic rather than pattern matching.
 
 mod builder;
+pub mod eval;
 mod of_node;
 pub mod print;
 
-pub use builder::ScalarBuilder;
+pub use builder::{LoadFn, ScalarBuilder};
 pub use of_node::{load_indices, of_node};
 
 use crate::{BinaryOp, CompareOp, DType, Dim, UnaryOp};
