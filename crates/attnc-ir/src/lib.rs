@@ -5,12 +5,14 @@
 //! * [`TensorType`], [`DType`], [`Dim`]: types; lengths are polynomials over run-time symbols.
 //! * [`scalar`]: pointwise kernels, epilogues, `score_mod` and `mask_mod` are one type.
 //! * [`infer`]: the type of a result from its operands.
+//! * [`verify`](fn@verify): whether a graph keeps every rule that passes and backends rely on.
 //! * [`Diagnostic`]: what is wrong, where, what to do.
 
 pub mod dim;
 pub mod infer;
 pub mod layout;
 pub mod scalar;
+pub mod verify;
 
 mod diagnostic;
 mod dtype;
@@ -24,3 +26,4 @@ pub use dtype::DType;
 pub use graph::{Graph, Node, ValueId};
 pub use op::{Attention, BinaryOp, CompareOp, Conv, Op, PadMode, ReduceOp, UnaryOp};
 pub use tensor::{Shape, SharedBytes, TensorData, TensorType};
+pub use verify::verify;
