@@ -169,7 +169,7 @@ impl Dim {
                         + Self {
                             terms: [(mono.clone(), q)].into(),
                         };
-                    rest.add_term(mono.clone(), coeff - q * d);
+                    rest.add_term(mono.clone(), coeff.rem_euclid(d));
                 }
                 _ => rest.add_term(mono.clone(), *coeff),
             }

@@ -199,7 +199,7 @@ impl Dim {
             let Some((mono, coeff)) = rest.terms.iter().next_back() else {
                 return Some(quotient);
             };
-            if coeff % lead_coeff != 0 {
+            if coeff.checked_rem(*lead_coeff)? != 0 {
                 return None;
             }
             let term = Self {
@@ -321,8 +321,8 @@ impl Dim {
 /// Quotient rounded towards minus infinity; `b` is not 0.
 #[must_use]
 pub fn floor_div_i64(a: i64, b: i64) -> i64 {
-    let q = a.wrapping_div(b);
-    if a % b != 0 && (a < 0) != (b < 0) {
+    let q = a.saturating_div(b);
+    if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) {
         q - 1
     } else {
         q

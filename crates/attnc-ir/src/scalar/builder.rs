@@ -50,7 +50,8 @@ impl ScalarBuilder {
         self.dtypes[id.index()]
     }
 
-    fn push(&mut self, node: Scalar, dtype: DType) -> ExprId {
+    /// The node as it is, without simplification; the reader of the text form keeps what is written.
+    pub(crate) fn push(&mut self, node: Scalar, dtype: DType) -> ExprId {
         if let Some(&id) = self.known.get(&node) {
             return id;
         }
@@ -491,32 +492,41 @@ impl ScalarBuilder {
     }
 
     /// The expression with that root; what the root does not need is dropped.
+    ///
+    /// Nodes are put in the order in which a walk from the root leaves them, so that two expressions that
+    /// compute the same in the same way are equal values, whatever order they were built in.
     #[must_use]
     pub fn finish(&self, root: ExprId) -> ScalarExpr {
-        let mut live = vec![false; self.nodes.len()];
-        let mut stack = vec![root];
-        while let Some(id) = stack.pop() {
-            if !std::mem::replace(&mut live[id.index()], true) {
-                stack.extend(self.node(id).operands());
+        let mut renamed: Vec<Option<ExprId>> = vec![None; self.nodes.len()];
+        let (mut nodes, mut dtypes) = (Vec::new(), Vec::new());
+        let mut stack = vec![(root, false)];
+        while let Some((id, operands_done)) = stack.pop() {
+            if renamed[id.index()].is_some() {
+                continue;
+            }
+            if operands_done {
+                renamed[id.index()] = Some(ExprId(
+                    u32::try_from(nodes.len()).expect("expressions are small"),
+                ));
+                nodes.push(renumber(self.node(id), &renamed));
+                dtypes.push(self.dtype(id));
+            } else {
+                stack.push((id, true));
+                let operands = self.node(id).operands();
+                stack.extend(operands.into_iter().rev().map(|o| (o, false)));
             }
         }
-        let mut renamed = vec![ExprId(0); self.nodes.len()];
-        let (mut nodes, mut dtypes) = (Vec::new(), Vec::new());
-        for (i, node) in self.nodes.iter().enumerate().filter(|(i, _)| live[*i]) {
-            renamed[i] = ExprId(u32::try_from(nodes.len()).expect("expressions are small"));
-            nodes.push(renumber(node, &renamed));
-            dtypes.push(self.dtypes[i]);
-        }
+        let root = renamed[root.index()].expect("the root was visited");
         ScalarExpr {
             nodes,
             dtypes,
-            root: renamed[root.index()],
+            root,
         }
     }
 }
 
-fn renumber(node: &Scalar, renamed: &[ExprId]) -> Scalar {
-    let at = |id: &ExprId| renamed[id.index()];
+fn renumber(node: &Scalar, renamed: &[Option<ExprId>]) -> Scalar {
+    let at = |id: &ExprId| renamed[id.index()].expect("operands come first");
     match node {
         Scalar::Int(_) | Scalar::Float(_) | Scalar::Bool(_) | Scalar::Arg => node.clone(),
         Scalar::Load { operand, index } => Scalar::Load {

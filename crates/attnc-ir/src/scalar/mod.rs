@@ -77,9 +77,10 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// An f32 literal.
+    /// An f32 literal. Every NaN is the same one, so that equal meaning is equal bits.
     #[must_use]
     pub fn float(value: f32) -> Self {
+        let value = if value.is_nan() { f32::NAN } else { value };
         Self::Float(value.to_bits())
     }
 
