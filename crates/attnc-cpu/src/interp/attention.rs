@@ -1,0 +1,105 @@
+//! Fused attention, literally: all scores of a row, then their softmax, then the weighted sum.
+
+use super::At;
+use super::map::load;
+use crate::ExecError;
+use crate::lazy::{BoundExpr, OutOfRange};
+use attnc_ir::Attention;
+use attnc_ir::scalar::ScalarExpr;
+use rayon::prelude::*;
+
+/// `softmax(score_mod(scale * q kᵀ), mask_mod) v`. A key is there where `mask_mod` is true and its score is not
+/// -inf; only such keys are looked at, so NaN elsewhere never reaches the result. A row without a key gives
+/// zeros.
+pub(super) fn attention(at: &At<'_>, attention: &Attention) -> Result<Vec<f64>, ExecError> {
+    let (k, v) = (at.operands[1], at.operands[2]);
+    let score_mod = bind_mod(at, attention.score_mod.as_ref())?;
+    let mask_mod = bind_mod(at, attention.mask_mod.as_ref())?;
+    let row = Row {
+        at,
+        scale: attention.scale,
+        score_mod,
+        mask_mod,
+    };
+    let mut out = vec![0.0; at.shape.iter().product()];
+    let width = v.shape[3];
+    if width == 0 || k.shape[2] == 0 {
+        return Ok(out);
+    }
+    out.par_chunks_mut(width)
+        .enumerate()
+        .try_for_each(|(n, out)| row.compute(n, out))
+        .map_err(|e| at.out_of_range(e))?;
+    Ok(out)
+}
+
+fn bind_mod<'a>(
+    at: &At<'_>,
+    expr: Option<&'a ScalarExpr>,
+) -> Result<Option<BoundExpr<'a>>, ExecError> {
+    expr.map(|e| BoundExpr::new(e, &at.bound.dims))
+        .transpose()
+        .map_err(|e| at.dim_error(e))
+}
+
+struct Row<'a> {
+    at: &'a At<'a>,
+    scale: f64,
+    score_mod: Option<BoundExpr<'a>>,
+    mask_mod: Option<BoundExpr<'a>>,
+}
+
+impl Row<'_> {
+    /// Row `n` of the result, which is `b, h, q_idx` in row-major order; `out` is zero.
+    fn compute(&self, n: usize, out: &mut [f64]) -> Result<(), OutOfRange> {
+        let (k, v) = (self.at.operands[1], self.at.operands[2]);
+        let (heads, queries) = (self.at.shape[1], self.at.shape[2]);
+        let (b, h, q_idx) = (n / queries / heads, n / queries % heads, n % queries);
+        let (kv_heads, keys, width) = (k.shape[1], k.shape[2], v.shape[3]);
+        let kv_head = b * kv_heads + h / (heads / kv_heads);
+        let live = self.scores([b, h, q_idx], n, kv_head * keys)?;
+        let max = live.iter().fold(f64::NEG_INFINITY, |m, (_, s)| m.max(*s));
+        let sum: f64 = live.iter().map(|(_, s)| (s - max).exp()).sum();
+        for (key, score) in live {
+            let p = (score - max).exp() / sum;
+            let start = (kv_head * keys + key) * width;
+            for (o, x) in out.iter_mut().zip(&v.data[start..start + width]) {
+                *o += p * x;
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys that are there, with their scores.
+    fn scores(
+        &self,
+        [b, h, q_idx]: [usize; 3],
+        q_row: usize,
+        first_k_row: usize,
+    ) -> Result<Vec<(usize, f64)>, OutOfRange> {
+        let (q, k) = (self.at.operands[0], self.at.operands[1]);
+        let (depth, keys) = (q.shape[3], k.shape[2]);
+        let elements = |operand: usize, index: &[i64]| load(self.at.operands[operand], index);
+        let q_row = &q.data[q_row * depth..(q_row + 1) * depth];
+        let mut live = Vec::with_capacity(keys);
+        for key in 0..keys {
+            let index = [b, h, q_idx, key].map(|i| i64::try_from(i).unwrap_or(i64::MAX));
+            if let Some(mask) = &self.mask_mod
+                && mask.eval(&index, 0.0, &elements)? == 0.0
+            {
+                continue;
+            }
+            let start = (first_k_row + key) * depth;
+            let k_row = &k.data[start..start + depth];
+            let product: f64 = q_row.iter().zip(k_row).map(|(x, y)| x * y).sum();
+            let mut score = self.scale * product;
+            if let Some(score_mod) = &self.score_mod {
+                score = score_mod.eval(&index, score, &elements)?;
+            }
+            if score != f64::NEG_INFINITY {
+                live.push((key, score));
+            }
+        }
+        Ok(live)
+    }
+}
