@@ -1,1 +1,128 @@
-//! Passes of attnc: fusion, with a reason for every refusal.
+//! Passes of attnc: from the imported graph to one whose nodes are kernels.
+//!
+//! [`optimise`] runs the [`pipeline()`] in a [`Session`] and reports what fused, what did not, and why.
+//! Every rewrite preserves the meaning of the graph; tests execute the graph before and after each pass.
+//!
+//! On exit every node is an input, a constant, a view, or a kernel: `matmul`, `attention`, `softmax`,
+//! `layer_norm`, `rms_norm`, `reduce`, `cumsum` or `map`; softmax, norms and reductions run over trailing
+//! axes; operands of `matmul` and `attention` resolve to strided windows.
+
+mod candidates;
+mod extract;
+mod pass;
+pub mod passes;
+mod pipeline;
+mod session;
+
+pub use candidates::{Candidate, find_attention};
+pub use pass::{Change, Pass, Remark, RemarkKind, Trace, source_name};
+pub use pipeline::pipeline;
+pub use session::{Observer, OptError, Session};
+
+use attnc_ir::{Graph, Op};
+
+/// What to do and what to leave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Whether attention is fused; `--no-fuse` turns it off for comparison.
+    pub fuse_attention: bool,
+    /// Stop before rewrite N + 1, to bisect a bad one.
+    pub stop_after: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            fuse_attention: true,
+            stop_after: None,
+        }
+    }
+}
+
+/// What became of one attention that did not fuse.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declined {
+    /// The softmax (or attention) node.
+    pub node: String,
+    /// Why.
+    pub reason: String,
+    /// The first node in the way.
+    pub at: Option<String>,
+}
+
+/// The count that users ask for first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AttentionReport {
+    /// Softmaxes over keys between two contractions, and attention ops, in the graph as imported.
+    pub found: usize,
+    /// Attention nodes in the result.
+    pub fused: usize,
+    /// The rest, each with its reason.
+    pub declined: Vec<Declined>,
+}
+
+/// An optimised graph and what happened on the way.
+#[derive(Debug, Clone)]
+pub struct Optimised {
+    /// The graph; see the crate for what holds of it.
+    pub graph: Graph,
+    /// Remarks of all passes, in order.
+    pub remarks: Vec<Remark>,
+    /// Rewrites made.
+    pub rewrites: usize,
+    /// Attention found, fused and declined.
+    pub attention: AttentionReport,
+}
+
+/// Runs the pipeline.
+///
+/// # Errors
+/// Where the graph is not valid, or a pass broke it: the pass is named.
+pub fn optimise(graph: Graph, options: &Options) -> Result<Optimised, OptError> {
+    let mut session = Session::new(options.stop_after);
+    let found = find_attention(&graph).len();
+    let mut graph = graph;
+    session.run(&mut graph, &pipeline(options))?;
+    let (remarks, rewrites) = session.into_parts();
+    let attention = report(&graph, found, &remarks, options);
+    Ok(Optimised {
+        graph,
+        remarks,
+        rewrites,
+        attention,
+    })
+}
+
+fn report(graph: &Graph, found: usize, remarks: &[Remark], options: &Options) -> AttentionReport {
+    let fused = graph
+        .values()
+        .filter(|&v| matches!(graph.node(v).op, Op::Attention(_)))
+        .count();
+    let mut declined: Vec<Declined> = remarks
+        .iter()
+        .filter(|r| r.pass == "fuse-attention" && r.kind == RemarkKind::Declined)
+        .map(|r| Declined {
+            node: r.nodes.join(", "),
+            reason: r.message.clone(),
+            at: r.at.clone(),
+        })
+        .collect();
+    if !options.fuse_attention {
+        let reason = "attention fusion was turned off".to_owned();
+        declined.extend(
+            find_attention(graph)
+                .into_iter()
+                .filter(|c| !c.is_op)
+                .map(|c| Declined {
+                    node: source_name(graph, c.node),
+                    reason: reason.clone(),
+                    at: None,
+                }),
+        );
+    }
+    AttentionReport {
+        found,
+        fused,
+        declined,
+    }
+}

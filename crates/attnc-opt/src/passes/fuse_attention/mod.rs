@@ -1,0 +1,164 @@
+//! `QKᵀ → scale → mask → softmax → ·V` becomes one `attention` node.
+//!
+//! ```text
+//! %ks = mul %kt, 0.125
+//! %s  = matmul %q, %ks                %o = attention %q, %k, %v, %mask, scale = 0.125,
+//! %m  = where %mask, %s, -inf              mask_mod = { %mask[b, 0, 0, kv_idx] }
+//! %p  = softmax %m, axis = 3
+//! %o  = matmul %p, %v
+//! ```
+//!
+//! In two phases, so that operand order, casts, permutes and the place of the scale do not multiply into
+//! patterns. *Structure* ([`structure`]): a softmax, whose input is an expression of one contraction and of
+//! its index, whose result a second contraction sums over the same axis. *Clean-up* ([`operands`],
+//! [`mods`]): operands become views of rank 4, scales on any side one factor, repeated KV heads grouped
+//! heads, and what stands between product and softmax `score_mod` and `mask_mod`.
+//!
+//! Every candidate ends as fused or declined, the refusal naming the first node in the way. Attention ops
+//! of the source go through the same clean-up. Dao et al. 2022, arXiv:2205.14135 (why one pass);
+//! FlexAttention, arXiv:2412.05496 (the two functions).
+//!
+//! On exit no candidate that could fuse remains.
+
+mod mods;
+mod operands;
+mod structure;
+
+use crate::candidates::find_attention;
+use crate::{Change, Pass, RemarkKind, Trace, source_name};
+use attnc_ir::scalar::print::Names;
+use attnc_ir::{Attention, Diagnostics, Graph, Op, ValueId};
+
+/// See the module.
+pub struct FuseAttention;
+
+/// Why a candidate stays as it is, and the node in the way.
+pub(crate) struct Decline {
+    reason: String,
+    at: Option<ValueId>,
+}
+
+impl Decline {
+    fn at(value: ValueId, reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            at: Some(value),
+        }
+    }
+}
+
+impl Pass for FuseAttention {
+    fn name(&self) -> &'static str {
+        "fuse-attention"
+    }
+
+    fn run(&self, graph: &mut Graph, trace: &mut Trace) -> Result<Change, Diagnostics> {
+        let mut changed = false;
+        for candidate in find_attention(graph) {
+            let result = if candidate.is_op {
+                structure::of_op(graph, candidate.node)
+            } else {
+                structure::of_softmax(graph, &candidate)
+            };
+            let found = match result {
+                Ok(found) => found,
+                Err(decline) => {
+                    trace.decline(graph, candidate.node, decline.reason, decline.at);
+                    continue;
+                }
+            };
+            if !trace.claim() {
+                break;
+            }
+            let parts = [found.score, Some(candidate.node), found.sum]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>();
+            let fused = build(graph, &found)?;
+            trace.remark(RemarkKind::Fused, graph, &parts, describe(graph, fused));
+            changed = true;
+        }
+        if changed {
+            graph.remove_dead();
+        }
+        Ok(Change::from(changed))
+    }
+}
+
+/// Puts the attention node in place of what it computes.
+fn build(graph: &mut Graph, found: &structure::Structure) -> Result<ValueId, Diagnostics> {
+    let inputs = operands::clean(graph, found)?;
+    let mods = mods::split(found, inputs.scale);
+    let mut all = vec![inputs.q, inputs.k, inputs.v];
+    all.extend(&mods.captured);
+    let attention = Attention {
+        scale: mods.scale,
+        score_mod: mods.score_mod,
+        mask_mod: mods.mask_mod,
+    };
+    let fused = graph.apply(Op::Attention(attention), &all)?;
+    let origins = [found.score, Some(found.node), found.sum];
+    graph.node_mut(fused).origin = origins
+        .into_iter()
+        .flatten()
+        .flat_map(|v| graph.node(v).origin.clone())
+        .collect::<Vec<_>>();
+    let result = operands::restore(graph, found, fused)?;
+    graph.replace_uses(found.result, result);
+    Ok(fused)
+}
+
+/// `scale 0.125, mask_mod = %mask[b, 0, 0, kv_idx], 8 query heads a KV head`.
+fn describe(graph: &Graph, fused: ValueId) -> String {
+    let node = graph.node(fused);
+    let Op::Attention(attention) = &node.op else {
+        unreachable!("just built")
+    };
+    let operand = |n: usize| format!("%{}", graph.node(node.operands()[n]).name());
+    let index = |n: u32| ["b", "h", "q_idx", "kv_idx"][n as usize].to_owned();
+    let names = Names {
+        operand: &operand,
+        index: &index,
+        arg: "score",
+    };
+    let mut text = format!("one attention: scale = {}", attention.scale);
+    if let Some(expr) = &attention.score_mod {
+        text.push_str(&format!(", score_mod = {{ {} }}", expr.to_text(&names)));
+    }
+    if let Some(expr) = &attention.mask_mod {
+        text.push_str(&format!(", mask_mod = {{ {} }}", expr.to_text(&names)));
+    }
+    let (q, k) = (graph.ty(node.operands()[0]), graph.ty(node.operands()[1]));
+    if q.shape[1] != k.shape[1] {
+        text.push_str(&format!(
+            ", {} query heads on {} KV heads",
+            q.shape[1], k.shape[1]
+        ));
+    }
+    if let Some(full) = node.operands()[3..]
+        .iter()
+        .find(|&&v| is_full(graph, v, fused))
+    {
+        text.push_str(&format!(
+            "; {} is read as a whole query-by-key table",
+            source_name(graph, *full)
+        ));
+    }
+    text
+}
+
+/// Whether a captured value has both a query and a key axis.
+fn is_full(graph: &Graph, value: ValueId, fused: ValueId) -> bool {
+    let node = graph.node(fused);
+    let (m, n) = (
+        &graph.ty(node.operands()[0]).shape[2],
+        &graph.ty(node.operands()[1]).shape[2],
+    );
+    let shape = &graph.ty(value).shape;
+    let count = |d| shape.iter().filter(|s| *s == d).count();
+    if m == n {
+        !m.is(1) && count(m) > 1
+    } else {
+        count(m) > 0 && count(n) > 0
+    }
+}

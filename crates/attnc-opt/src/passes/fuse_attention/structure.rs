@@ -1,0 +1,384 @@
+//! The first phase: is this a softmax over keys between two contractions?
+//!
+//! On exit: the scores as an expression of one product (`arg`) and of the softmax's index, the product and
+//! the sum as nodes, and the certainty that all three agree on which axes are batch, query and key.
+
+use super::Decline;
+use crate::candidates::Candidate;
+use crate::extract::{Extractor, Step};
+use attnc_ir::layout::row_major;
+use attnc_ir::scalar::{ExprId, Scalar, ScalarBuilder, ScalarExpr};
+use attnc_ir::{Dim, Extents, Graph, Op, Shape, UnaryOp, ValueId};
+
+/// What was found.
+pub(crate) struct Structure {
+    /// The softmax, or the attention op.
+    pub(crate) node: ValueId,
+    /// The contraction that gives the scores; none for an attention op.
+    pub(crate) score: Option<ValueId>,
+    /// Whether the product is key by query.
+    pub(crate) score_turned: bool,
+    /// The contraction over the keys; none for an attention op.
+    pub(crate) sum: Option<ValueId>,
+    /// Whether the probabilities are its right operand, key by query.
+    pub(crate) sum_turned: bool,
+    /// The value that the attention replaces.
+    pub(crate) result: ValueId,
+    /// Axes in front of query and key, as the softmax has them.
+    pub(crate) batch: Shape,
+    /// The masked score from the product (`arg`) over the softmax's index; loads refer to `captured`.
+    pub(crate) scores: ScalarExpr,
+    /// Where there is a key, over the same index; only attention ops state it by itself.
+    pub(crate) mask: Option<ScalarExpr>,
+    /// Values that both expressions load.
+    pub(crate) captured: Vec<ValueId>,
+    /// Query and key lengths.
+    pub(crate) lengths: [Dim; 2],
+    /// Factor already stated by an attention op.
+    pub(crate) scale: f64,
+}
+
+/// The structure around a softmax.
+pub(crate) fn of_softmax(graph: &Graph, candidate: &Candidate) -> Result<Structure, Decline> {
+    let softmax = candidate.node;
+    let shape = graph.ty(softmax).shape.clone();
+    let Op::Softmax { axis } = graph.node(softmax).op else {
+        unreachable!("candidates that are no ops are softmaxes")
+    };
+    if shape.len() < 2 || axis != shape.len() - 1 {
+        return Err(Decline::at(
+            softmax,
+            format!(
+                "the softmax is over axis {axis} of {}; attention needs one over keys, after a query axis",
+                shape.len()
+            ),
+        ));
+    }
+    let (sum, sum_turned) = find_sum(graph, candidate, &shape)?;
+    let scores = find_scores(graph, candidate, &shape)?;
+    let (batch, lengths) = shape.split_at(shape.len() - 2);
+    Ok(Structure {
+        node: softmax,
+        score: Some(scores.product),
+        score_turned: scores.turned,
+        sum: Some(sum),
+        sum_turned,
+        result: sum,
+        batch: batch.to_vec(),
+        scores: scores.expr,
+        mask: None,
+        captured: scores.captured,
+        lengths: [lengths[0].clone(), lengths[1].clone()],
+        scale: 1.0,
+    })
+}
+
+/// The structure of an attention op of the source: its captured tables may still be index arithmetic.
+pub(crate) fn of_op(graph: &Graph, value: ValueId) -> Result<Structure, Decline> {
+    let node = graph.node(value);
+    let Op::Attention(attention) = &node.op else {
+        unreachable!("candidates that are ops are attention")
+    };
+    let (q, k) = (graph.ty(node.operands()[0]), graph.ty(node.operands()[1]));
+    let extents = vec![
+        q.shape[0].clone(),
+        q.shape[1].clone(),
+        q.shape[2].clone(),
+        k.shape[2].clone(),
+    ];
+    let mut extractor = Extractor::new(graph, 0);
+    let mut pull = |expr: &ScalarExpr| {
+        let mut e = ScalarBuilder::new(Extents::new(extents.clone()));
+        let indices = e.indices();
+        let root = e.inline(expr, &indices, None, &mut |e, operand, _, index| {
+            extractor.element(e, node.operands()[operand], index, &mut |_, _, _| {
+                Step::Inline
+            })
+        });
+        e.finish(root)
+    };
+    let scores = match &attention.score_mod {
+        Some(expr) => pull(expr),
+        None => {
+            let mut e = ScalarBuilder::new(Extents::none());
+            let arg = e.arg();
+            e.finish(arg)
+        }
+    };
+    let mask = attention.mask_mod.as_ref().map(&mut pull);
+    Ok(Structure {
+        node: value,
+        score: None,
+        score_turned: false,
+        sum: None,
+        sum_turned: false,
+        result: value,
+        batch: extents[..2].to_vec(),
+        scores,
+        mask,
+        captured: extractor.loads,
+        lengths: [extents[2].clone(), extents[3].clone()],
+        scale: attention.scale,
+    })
+}
+
+/// The contraction that sums the probabilities over the keys, and whether they are its right operand.
+fn find_sum(
+    graph: &Graph,
+    candidate: &Candidate,
+    shape: &Shape,
+) -> Result<(ValueId, bool), Decline> {
+    let mut first = None;
+    for &sum in &candidate.sums {
+        for side in [0, 1] {
+            match probabilities(graph, candidate.node, sum, side, shape) {
+                Ok(true) => return Ok((sum, side == 1)),
+                Ok(false) => {}
+                Err(decline) => first = first.or(Some(decline)),
+            }
+        }
+    }
+    Err(first.unwrap_or_else(|| {
+        Decline::at(
+            candidate.node,
+            "no contraction reads the probabilities elementwise",
+        )
+    }))
+}
+
+/// Whether operand `side` of `sum` is the probabilities, indexed as a product over keys needs them.
+fn probabilities(
+    graph: &Graph,
+    softmax: ValueId,
+    sum: ValueId,
+    side: usize,
+    shape: &Shape,
+) -> Result<bool, Decline> {
+    let operand = graph.node(sum).operands()[side];
+    let extents = graph.ty(operand).shape.clone();
+    let rank = extents.len();
+    let mut e = ScalarBuilder::new(Extents::new(extents.clone()));
+    let mut extractor = Extractor::new(graph, 0);
+    let mut reads: Vec<Vec<ExprId>> = Vec::new();
+    let index = e.indices();
+    let root = extractor.element(&mut e, operand, index, &mut |e, v, index| {
+        if v == softmax {
+            if !reads.iter().any(|r| r == index) {
+                reads.push(index.to_vec());
+            }
+            return Step::Replace(e.arg());
+        }
+        step_through(graph, v)
+    });
+    let [read] = reads.as_slice() else {
+        return if reads.is_empty() {
+            Ok(false)
+        } else {
+            Err(Decline::at(
+                sum,
+                "the product with V reads each probability at several places",
+            ))
+        };
+    };
+    if !is_probability(&e, root) {
+        let changed = first_user(graph, softmax);
+        return Err(Decline::at(
+            changed,
+            format!(
+                "the probabilities are changed before the product with V: {}",
+                e.finish(root)
+            ),
+        ));
+    }
+    let (q, kv) = if side == 0 {
+        (rank - 2, rank - 1)
+    } else {
+        (rank - 1, rank - 2)
+    };
+    check_axes(&e, read, shape, &extents, (q, kv)).map_err(|reason| Decline::at(sum, reason))?;
+    Ok(true)
+}
+
+/// Whether the expression is the probability itself, also behind guards against NaN from rows without a
+/// key: those rows are zeros by definition here.
+fn is_probability(e: &ScalarBuilder, root: ExprId) -> bool {
+    match e.node(root) {
+        Scalar::Arg => true,
+        Scalar::Select(c, a, b) => {
+            let guards =
+                matches!(e.node(*c), Scalar::Unary(UnaryOp::IsNan, x) if is_probability(e, *x));
+            guards && e.as_float(*a) == Some(0.0) && is_probability(e, *b)
+        }
+        _ => false,
+    }
+}
+
+fn first_user(graph: &Graph, softmax: ValueId) -> ValueId {
+    let mut at = softmax;
+    loop {
+        match graph.users(at).as_slice() {
+            [user]
+                if graph.node(*user).op.is_view()
+                    || matches!(graph.node(*user).op, Op::Cast(_)) =>
+            {
+                at = *user
+            }
+            [user, ..] => return *user,
+            [] => return at,
+        }
+    }
+}
+
+fn step_through(graph: &Graph, value: ValueId) -> Step {
+    match &graph.node(value).op {
+        Op::MatMul | Op::Softmax { .. } => Step::Load,
+        _ => Step::Inline,
+    }
+}
+
+struct Scores {
+    product: ValueId,
+    turned: bool,
+    expr: ScalarExpr,
+    captured: Vec<ValueId>,
+}
+
+/// The expression from one product to the softmax's input. Of several products (a relative bias may be one
+/// too) the nearest that is read with query and key as its last axes is the score.
+fn find_scores(graph: &Graph, candidate: &Candidate, shape: &Shape) -> Result<Scores, Decline> {
+    let mut first = None;
+    for &product in &candidate.scores {
+        match scores_of(graph, candidate.node, product, shape) {
+            Ok(scores) => return Ok(scores),
+            Err(decline) => first = first.or(Some(decline)),
+        }
+    }
+    Err(first.expect("candidates have a product"))
+}
+
+fn scores_of(
+    graph: &Graph,
+    softmax: ValueId,
+    product: ValueId,
+    shape: &Shape,
+) -> Result<Scores, Decline> {
+    let x = graph.node(softmax).operands()[0];
+    let mut e = ScalarBuilder::new(Extents::new(shape.clone()));
+    let mut extractor = Extractor::new(graph, 0);
+    let mut reads: Vec<Vec<ExprId>> = Vec::new();
+    let index = e.indices();
+    let root = extractor.element(&mut e, x, index, &mut |e, v, index| {
+        if v == product {
+            if !reads.iter().any(|r| r == index) {
+                reads.push(index.to_vec());
+            }
+            return Step::Replace(e.arg());
+        }
+        step_through(graph, v)
+    });
+    let [read] = reads.as_slice() else {
+        return Err(Decline::at(
+            product,
+            "the softmax reads each score at several places, or none",
+        ));
+    };
+    let extents = graph.ty(product).shape.clone();
+    let last = extents.len() - 1;
+    let axis = |n: usize| {
+        e.as_int(read[n])
+            .and_then(Dim::as_index)
+            .map(|n| n as usize)
+    };
+    let (q, kv) = (shape.len() - 2, shape.len() - 1);
+    let turned = match (axis(last - 1), axis(last)) {
+        (row, column) if plain(row, q, shape) && plain(column, kv, shape) => false,
+        (row, column) if plain(row, kv, shape) && plain(column, q, shape) => true,
+        _ => {
+            return Err(Decline::at(
+                product,
+                "the product's last two axes are not the query and the key of the softmax"
+                    .to_owned(),
+            ));
+        }
+    };
+    let lead: Vec<Dim> = read[..last - 1]
+        .iter()
+        .map(|&i| e.as_int(i).cloned())
+        .collect::<Option<_>>()
+        .ok_or_else(|| Decline::at(product, "which product is read depends on data".to_owned()))?;
+    check_batch(&lead, &extents[..last - 1], &shape[..q])
+        .map_err(|reason| Decline::at(product, reason))?;
+    Ok(Scores {
+        product,
+        turned,
+        expr: e.finish(root),
+        captured: extractor.loads,
+    })
+}
+
+/// Whether an axis is read as it is; an axis of length 1 is index 0.
+fn plain(axis: Option<usize>, wanted: usize, shape: &Shape) -> bool {
+    axis == Some(wanted) || (axis.is_none() && shape[wanted].is(1))
+}
+
+/// Whether a softmax of `shape`, read at `read` by an operand of `extents`, has query and key at those
+/// axes of the operand, and the same batch.
+fn check_axes(
+    e: &ScalarBuilder,
+    read: &[ExprId],
+    shape: &Shape,
+    extents: &Shape,
+    (q, kv): (usize, usize),
+) -> Result<(), String> {
+    let last = shape.len() - 1;
+    let dims: Vec<Dim> = read
+        .iter()
+        .map(|&i| e.as_int(i).cloned())
+        .collect::<Option<_>>()
+        .ok_or("which probability is read depends on data")?;
+    let is = |d: &Dim, axis: usize| {
+        d.as_index().map(|n| n as usize) == Some(axis) || (d.is(0) && extents[axis].is(1))
+    };
+    if !is(&dims[last], kv) {
+        return Err(
+            "the softmax runs over another axis than the product with V sums over".to_owned(),
+        );
+    }
+    if !is(&dims[last - 1], q) {
+        return Err(
+            "the query axis is changed between the softmax and the product with V".to_owned(),
+        );
+    }
+    // The operand's batch axes are its first ones, whatever the order of the last two.
+    let lead = extents.len() - 2;
+    check_batch(&dims[..last - 1], &shape[..last - 1], &extents[..lead])
+}
+
+/// Whether reading `of` at `index`, over axes `over`, is a reshape: the same elements in the same order.
+fn check_batch(index: &[Dim], of: &[Dim], over: &[Dim]) -> Result<(), String> {
+    let flat: Dim = index
+        .iter()
+        .cloned()
+        .zip(row_major(of))
+        .map(|(i, s)| i * s)
+        .sum();
+    let linear: Dim = row_major(over)
+        .into_iter()
+        .enumerate()
+        .filter(|(n, _)| !over[*n].is(1))
+        .map(|(n, s)| Dim::index(u32::try_from(n).expect("few axes")) * s)
+        .sum();
+    if flat == linear {
+        return Ok(());
+    }
+    // A product that several heads or batches share: each axis is read as it is or not at all.
+    let broadcast = index.len() == over.len()
+        && index.iter().enumerate().all(|(n, d)| {
+            (d.is(0) && of[n].is(1)) || d.as_index() == u32::try_from(n).ok() && of[n] == over[n]
+        });
+    if broadcast {
+        Ok(())
+    } else {
+        Err("batch and heads are permuted between the products and the softmax".to_owned())
+    }
+}

@@ -1,0 +1,25 @@
+//! The passes, one per file, named as in remarks.
+
+mod canonicalise;
+mod dead_code;
+mod fold_constants;
+mod fold_views;
+mod fuse_attention;
+mod fuse_epilogues;
+mod fuse_pointwise;
+mod lower_conv;
+mod recognise_activations;
+mod recognise_norms;
+mod sink_indices;
+
+pub use canonicalise::Canonicalise;
+pub use dead_code::DeadCode;
+pub use fold_constants::FoldConstants;
+pub use fold_views::FoldViews;
+pub use fuse_attention::FuseAttention;
+pub use fuse_epilogues::FuseEpilogues;
+pub use fuse_pointwise::FusePointwise;
+pub use lower_conv::LowerConv;
+pub use recognise_activations::RecogniseActivations;
+pub use recognise_norms::RecogniseNorms;
+pub use sink_indices::SinkIndices;

@@ -1,0 +1,210 @@
+//! Tables that are a formula of their index become the formula.
+//!
+//! ```text
+//! %mask = constant bool[1, 1, 1024, 1024] weight "bias"      %mask = map { d3 <= d2 }
+//! %pos  = constant i32[1, 512] weight "position_ids"         %pos  = map { d1 }
+//! ```
+//!
+//! A `map` without operands is index arithmetic: it costs no memory, and whatever reads it computes it on
+//! the spot, so a causal triangle from any exporter ends up inside attention as `kv_idx <= q_idx`. The
+//! formula is checked against every element of the table, so this is a rewrite and not a guess.
+//!
+//! Recognised: integers affine in the index; booleans, and floats of two values, that are true in a band
+//! `low <= column - row <= high` (triangles and windows of any offset) or outside one.
+
+use super::fold_constants::advance;
+use crate::{Change, Pass, RemarkKind, Trace};
+use attnc_ir::scalar::{ExprId, ScalarBuilder, ScalarExpr};
+use attnc_ir::{
+    BinaryOp, CompareOp, DType, Diagnostics, Dim, Extents, Graph, Op, TensorData, UnaryOp, ValueId,
+};
+
+/// See the module.
+pub struct SinkIndices;
+
+impl Pass for SinkIndices {
+    fn name(&self) -> &'static str {
+        "sink-indices"
+    }
+
+    fn run(&self, graph: &mut Graph, trace: &mut Trace) -> Result<Change, Diagnostics> {
+        let mut changed = false;
+        for value in graph.topo_order() {
+            let Op::Constant(data) = &graph.node(value).op else {
+                continue;
+            };
+            let Some(expr) = formula(data) else { continue };
+            if !trace.claim() {
+                break;
+            }
+            trace.remark(
+                RemarkKind::Recognised,
+                graph,
+                &[value],
+                format!("the table is the formula {expr}"),
+            );
+            replace(graph, value, expr);
+            changed = true;
+        }
+        Ok(Change::from(changed))
+    }
+}
+
+fn replace(graph: &mut Graph, value: ValueId, expr: ScalarExpr) {
+    let shape = graph.ty(value).shape.clone();
+    graph.node_mut(value).op = Op::Map { expr, shape };
+}
+
+fn formula(data: &TensorData) -> Option<ScalarExpr> {
+    // A repeated value is a literal already; tiny tables are not worth a formula.
+    if data.len() < 2 || data.splat_f64().is_some() {
+        return None;
+    }
+    match data.dtype {
+        DType::I32 => affine(data),
+        DType::Bool => {
+            let (mut e, inside) = band(data, &|v| v != 0.0)?;
+            let root = choose(&mut e, inside, (1.0, 0.0), DType::Bool);
+            Some(e.finish(root))
+        }
+        DType::F32 => two_values(data),
+        _ => None,
+    }
+}
+
+fn builder(data: &TensorData) -> ScalarBuilder {
+    ScalarBuilder::new(Extents::new(
+        data.shape.iter().map(|&d| Dim::from(d)).collect(),
+    ))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "elements are i32")]
+fn affine(data: &TensorData) -> Option<ScalarExpr> {
+    let at = |i: usize| data.get_f64(i).map(|v| v as i64);
+    let first = at(0)?;
+    let mut stride = data.len();
+    let mut steps = Vec::new();
+    for &size in &data.shape {
+        stride /= size.max(1);
+        steps.push(if size > 1 { at(stride)? - first } else { 0 });
+    }
+    let mut index = vec![0i64; data.shape.len()];
+    for i in 0..data.len() {
+        let expected = first + index.iter().zip(&steps).map(|(i, s)| i * s).sum::<i64>();
+        if at(i)? != expected {
+            return None;
+        }
+        advance(&mut index, &data.shape);
+    }
+    let poly = steps
+        .iter()
+        .enumerate()
+        .fold(Dim::from(first), |acc, (n, &s)| {
+            acc + Dim::index(u32::try_from(n).expect("few axes")) * Dim::from(s)
+        });
+    let mut e = builder(data);
+    let root = e.int(poly);
+    Some(e.finish(root))
+}
+
+fn two_values(data: &TensorData) -> Option<ScalarExpr> {
+    let first = data.get_f64(0)?;
+    let mut other = None;
+    for i in 1..data.len() {
+        let v = data.get_f64(i)?;
+        if v.to_bits() != first.to_bits() && *other.get_or_insert(v) != v {
+            return None;
+        }
+    }
+    let (mut e, inside) = band(data, &|v| v.to_bits() == first.to_bits())?;
+    let root = choose(&mut e, inside, (first, other?), DType::F32);
+    Some(e.finish(root))
+}
+
+fn choose(e: &mut ScalarBuilder, inside: ExprId, (yes, no): (f64, f64), dtype: DType) -> ExprId {
+    let (yes, no) = (e.literal(dtype, yes), e.literal(dtype, no));
+    e.select(inside, yes, no)
+}
+
+/// Whether `holds` is true exactly in a band of diagonals, or exactly outside one, as an expression.
+fn band(data: &TensorData, holds: &dyn Fn(f64) -> bool) -> Option<(ScalarBuilder, ExprId)> {
+    let long: Vec<usize> = (0..data.shape.len())
+        .filter(|&n| data.shape[n] > 1)
+        .collect();
+    let (row, column) = match long.as_slice() {
+        [column] => (None, *column),
+        [row, column] => (Some(*row), *column),
+        _ => return None,
+    };
+    for wanted in [true, false] {
+        let Some((low, high)) = band_limits(data, row, column, &|v| holds(v) == wanted) else {
+            continue;
+        };
+        let mut e = builder(data);
+        let axis = |n: usize| Dim::index(u32::try_from(n).expect("few axes"));
+        let diagonal = axis(column) - row.map_or_else(Dim::zero, axis);
+        let inside = between(&mut e, &diagonal, low, high);
+        let inside = if wanted {
+            inside
+        } else {
+            e.unary(UnaryOp::Not, inside)
+        };
+        return Some((e, inside));
+    }
+    None
+}
+
+/// The least and greatest diagonal on which `holds`, if it holds on all between and on no other.
+fn band_limits(
+    data: &TensorData,
+    row: Option<usize>,
+    column: usize,
+    holds: &dyn Fn(f64) -> bool,
+) -> Option<(i64, i64)> {
+    let diagonal = |index: &[i64]| index[column] - row.map_or(0, |r| index[r]);
+    let walk = |f: &mut dyn FnMut(i64, bool) -> bool| -> Option<()> {
+        let mut index = vec![0i64; data.shape.len()];
+        for i in 0..data.len() {
+            if !f(diagonal(&index), holds(data.get_f64(i)?)) {
+                return None;
+            }
+            advance(&mut index, &data.shape);
+        }
+        Some(())
+    };
+    let (mut low, mut high) = (i64::MAX, i64::MIN);
+    walk(&mut |d, yes| {
+        if yes {
+            (low, high) = (low.min(d), high.max(d));
+        }
+        true
+    })?;
+    walk(&mut |d, yes| yes == (low..=high).contains(&d))?;
+    Some((low, high))
+}
+
+/// `low <= diagonal <= high`, written as comparisons of two indices; sides that always hold fold away.
+fn between(e: &mut ScalarBuilder, diagonal: &Dim, low: i64, high: i64) -> ExprId {
+    let column: Dim = diagonal
+        .terms()
+        .filter(|(c, m)| *c > 0 && !m.is_empty())
+        .fold(Dim::zero(), |acc, (_, m)| acc + term(m));
+    let row = column.clone() - diagonal.clone();
+    let at = e.int(column);
+    let (first, last) = (
+        e.int(row.clone() + Dim::from(low)),
+        e.int(row + Dim::from(high)),
+    );
+    let (above, below) = (
+        e.compare(CompareOp::Ge, at, first),
+        e.compare(CompareOp::Le, at, last),
+    );
+    e.binary(BinaryOp::And, above, below)
+}
+
+fn term(factors: &[(attnc_ir::Atom, u32)]) -> Dim {
+    match factors {
+        [(attnc_ir::Atom::Index(n), 1)] => Dim::index(*n),
+        _ => unreachable!("diagonals are differences of index variables"),
+    }
+}
