@@ -12,6 +12,7 @@ pub mod dim;
 pub mod infer;
 pub mod layout;
 pub mod scalar;
+pub mod text;
 pub mod verify;
 
 mod diagnostic;

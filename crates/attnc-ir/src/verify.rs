@@ -72,7 +72,7 @@ pub const RULES: &[(&str, &str)] = &[
     ("too-large", "sizes known now are below 2^40 elements"),
     (
         "too-complex",
-        "values have at most 16 axes, lengths nest at most 32 deep",
+        "values have at most 16 axes, lengths nest at most 16 deep, element counts have at most 4096 terms",
     ),
     (
         "unbound-length",
@@ -88,7 +88,9 @@ pub const RULES: &[(&str, &str)] = &[
 /// Most axes of a value.
 pub const MAX_RANK: usize = 16;
 /// Deepest nesting of `floordiv`, `max` and `min` in a length.
-pub const MAX_DIM_DEPTH: usize = 32;
+pub const MAX_DIM_DEPTH: usize = 16;
+/// The product of the lengths of a shape, written out, has at most this many terms.
+const MAX_TERMS: usize = 4096;
 /// A value has fewer elements than this.
 const MAX_ELEMENTS: i64 = 1 << 40;
 
@@ -155,7 +157,22 @@ fn check_graph(graph: &Graph, out: &mut Diagnostics) {
 
 fn check_node(graph: &Graph, id: ValueId, known: &BTreeSet<String>, out: &mut Vec<Diagnostic>) {
     let node = graph.node(id);
-    if !check_sizes(&node.ty, out) {
+    let mut sized = check_sizes(&node.ty, out);
+    if let Op::Reshape(shape)
+    | Op::Broadcast(shape)
+    | Op::Iota { shape, .. }
+    | Op::Map { shape, .. } = &node.op
+        && *shape != node.ty.shape
+    {
+        sized &= check_sizes(
+            &TensorType {
+                dtype: node.ty.dtype,
+                shape: shape.clone(),
+            },
+            out,
+        );
+    }
+    if !sized {
         return;
     }
     check_lengths(node, known, out);
@@ -181,7 +198,10 @@ fn check_node(graph: &Graph, id: ValueId, known: &BTreeSet<String>, out: &mut Ve
         }
     } else {
         let operands: Vec<&TensorType> = node.operands().iter().map(|&o| graph.ty(o)).collect();
-        check_type(node, &operands, out);
+        // An operand of a hopeless size is reported where it is defined; nothing is computed with it.
+        if operands.iter().all(|ty| check_sizes(ty, &mut Vec::new())) {
+            check_type(node, &operands, out);
+        }
     }
 }
 
@@ -216,21 +236,26 @@ pub(crate) fn check_sizes(ty: &TensorType, out: &mut Vec<Diagnostic>) -> bool {
         ));
     }
     // The part that is known; unknown lengths count as 1 and are checked when they are bound.
-    let known = ty
-        .shape
-        .iter()
-        .filter_map(Dim::as_const)
-        .try_fold(1i64, i64::checked_mul);
-    if known.is_none_or(|n| n >= MAX_ELEMENTS) && !ty.shape.iter().any(|d| d.is(0)) {
+    let mut sizes = ty.shape.iter().filter_map(Dim::as_const);
+    let known = sizes.try_fold(1i64, |n, size| n.checked_mul(size.max(1)));
+    if known.is_none_or(|n| n >= MAX_ELEMENTS) {
         out.push(Diagnostic::error(
             "too-large",
             format!("{ty} has 2^40 elements or more"),
         ));
     }
+    let mut terms = ty.shape.iter().map(|d| d.terms().count().max(1));
+    let product = terms.try_fold(1usize, usize::checked_mul);
+    if product.is_none_or(|n| n > MAX_TERMS) {
+        out.push(Diagnostic::error(
+            "too-complex",
+            format!("the number of elements is a polynomial of more than {MAX_TERMS} terms"),
+        ));
+    }
     out.len() == before
 }
 
-fn dim_depth(dim: &Dim) -> usize {
+pub(crate) fn dim_depth(dim: &Dim) -> usize {
     let inner = dim
         .terms()
         .flat_map(|(_, mono)| mono)

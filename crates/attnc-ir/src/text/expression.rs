@@ -1,0 +1,548 @@
+//! Scalar expressions and lengths: precedence climbing over tokens.
+//!
+//! Nothing is simplified, so that what was printed reads back to the same nodes; only sums, products, minima
+//! and maxima of lengths and indices become polynomials, as they are in every [`ScalarExpr`].
+
+use super::lexer::Kind;
+use super::parse::{Parser, Read, Stop, closest};
+use super::print::{ATTENTION_INDICES, named_operand};
+use crate::scalar::{ExprId, Scalar, ScalarBuilder, ScalarExpr};
+use crate::{BinaryOp, CompareOp, DType, Dim, Extents, TensorType, UnaryOp, verify};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Deeper nesting is refused, so that hostile input cannot exhaust the stack.
+const MAX_DEPTH: usize = 128;
+/// Polynomials of more terms or a higher degree are refused: products multiply them.
+const MAX_TERMS: usize = 64;
+const MAX_DEGREE: u32 = 16;
+
+/// What an expression may refer to.
+#[derive(Clone)]
+pub(super) struct Scope {
+    /// Name and type of each operand; no type where it is unknown, no name where it is a literal.
+    pub(super) operands: Vec<(Option<String>, Option<TensorType>)>,
+    /// Names mean operands from here on first.
+    pub(super) captured_from: usize,
+    /// Whether `b, h, q_idx, kv_idx` are index variables.
+    pub(super) attention: bool,
+    /// The argument's name, where there is one.
+    pub(super) arg: Option<&'static str>,
+}
+
+struct Reader<'p, 'a> {
+    p: &'p mut Parser<'a>,
+    /// `None` in a type or attribute, where only lengths stand.
+    scope: Option<&'p Scope>,
+    builder: ScalarBuilder,
+    bindings: HashMap<String, ExprId>,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    /// `{ e0 = …; e0 * 2.0 }`.
+    pub(super) fn expression(&mut self, scope: &Scope) -> Read<ScalarExpr> {
+        self.expect("{")?;
+        let mut reader = self.reader(Some(scope));
+        while reader.binding()? {}
+        let root = reader.level(Level::Or)?;
+        let expr = reader.builder.finish(root);
+        self.expect("}")?;
+        Ok(expr)
+    }
+
+    /// A length: `2 * S + 1`.
+    pub(super) fn dim(&mut self) -> Read<Dim> {
+        let start = self.peek().span.start;
+        let mut reader = self.reader(None);
+        let id = reader.level(Level::Sum)?;
+        match reader.builder.as_int(id) {
+            Some(dim) => Ok(dim.clone()),
+            None => {
+                let span = start..self.previous_end();
+                self.fail(
+                    "syntax",
+                    "expected a length",
+                    span,
+                    "not made of numbers and lengths",
+                )
+            }
+        }
+    }
+
+    fn reader<'p>(&'p mut self, scope: Option<&'p Scope>) -> Reader<'p, 'a> {
+        Reader {
+            p: self,
+            scope,
+            builder: ScalarBuilder::new(Extents::none()),
+            bindings: HashMap::new(),
+            depth: 0,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Level {
+    Or,
+    And,
+    Compare,
+    Sum,
+    Product,
+    Prefix,
+}
+
+impl Level {
+    fn next(self) -> Self {
+        match self {
+            Self::Or => Self::And,
+            Self::And => Self::Compare,
+            Self::Compare => Self::Sum,
+            Self::Sum => Self::Product,
+            Self::Product | Self::Prefix => Self::Prefix,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Infix {
+    Binary(BinaryOp),
+    Compare(CompareOp),
+}
+
+fn infix(symbol: &str) -> Option<(Infix, Level)> {
+    Some(match symbol {
+        "|" => (Infix::Binary(BinaryOp::Or), Level::Or),
+        "&" => (Infix::Binary(BinaryOp::And), Level::And),
+        "==" => (Infix::Compare(CompareOp::Eq), Level::Compare),
+        "!=" => (Infix::Compare(CompareOp::Ne), Level::Compare),
+        "<" => (Infix::Compare(CompareOp::Lt), Level::Compare),
+        "<=" => (Infix::Compare(CompareOp::Le), Level::Compare),
+        ">" => (Infix::Compare(CompareOp::Gt), Level::Compare),
+        ">=" => (Infix::Compare(CompareOp::Ge), Level::Compare),
+        "+" => (Infix::Binary(BinaryOp::Add), Level::Sum),
+        "-" => (Infix::Binary(BinaryOp::Sub), Level::Sum),
+        "*" => (Infix::Binary(BinaryOp::Mul), Level::Product),
+        "/" => (Infix::Binary(BinaryOp::Div), Level::Product),
+        _ => return None,
+    })
+}
+
+impl Reader<'_, '_> {
+    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
+        if self.depth >= MAX_DEPTH {
+            let span = self.p.peek().span.clone();
+            let message = format!("an expression nests more than {MAX_DEPTH} deep");
+            return self.p.fail("too-complex", message, span, "too deep");
+        }
+        self.depth += 1;
+        let result = read(self);
+        self.depth -= 1;
+        result
+    }
+
+    fn bad<T>(&mut self, message: String, start: usize) -> Read<T> {
+        let span = start..self.p.previous_end();
+        self.p.fail("bad-expression", message, span, "here")
+    }
+
+    fn int(&mut self, dim: Dim, start: usize) -> Read<ExprId> {
+        let degree = dim
+            .terms()
+            .map(|(_, m)| m.iter().map(|(_, p)| *p).sum::<u32>())
+            .max()
+            .unwrap_or(0);
+        if dim.terms().count() > MAX_TERMS
+            || degree > MAX_DEGREE
+            || verify::dim_depth(&dim) > verify::MAX_DIM_DEPTH
+        {
+            let span = start..self.p.previous_end();
+            let message = format!(
+                "a length of more than {MAX_TERMS} terms, of degree {MAX_DEGREE}, or nested too deeply"
+            );
+            return self.p.fail("too-complex", message, span, "too complex");
+        }
+        Ok(self.builder.push(Scalar::Int(dim), DType::I32))
+    }
+
+    /// `e0 = …;`, if one is next.
+    fn binding(&mut self) -> Read<bool> {
+        if !self.p.at_attribute() {
+            return Ok(false);
+        }
+        let (name, span) = self.p.word("a binding")?;
+        let name = name.to_owned();
+        let numbered = name.len() > 1
+            && name.starts_with('e')
+            && name[1..].bytes().all(|b| b.is_ascii_digit());
+        if !numbered || self.bindings.contains_key(&name) {
+            return self.p.fail(
+                "syntax",
+                "bindings are called e0, e1, …, each once",
+                span,
+                "not a new one",
+            );
+        }
+        self.p.expect("=")?;
+        let value = self.level(Level::Or)?;
+        self.p.expect(";")?;
+        self.bindings.insert(name, value);
+        Ok(true)
+    }
+
+    /// Operators of that level or tighter.
+    fn level(&mut self, least: Level) -> Read<ExprId> {
+        self.deeper(|r| {
+            let start = r.p.peek().span.start;
+            let mut left = r.prefix()?;
+            let mut compared = false;
+            loop {
+                let Kind::Symbol(symbol) = r.p.peek().kind else {
+                    return Ok(left);
+                };
+                let Some((op, level)) = infix(symbol).filter(|(_, level)| *level >= least) else {
+                    return Ok(left);
+                };
+                if level == Level::Compare && std::mem::replace(&mut compared, true) {
+                    return r.p.expected("parentheses: comparisons do not chain");
+                }
+                compared &= level >= Level::Compare;
+                r.p.next();
+                let right = r.level(level.next())?;
+                left = r.infix(op, symbol, left, right, start)?;
+            }
+        })
+    }
+
+    fn infix(
+        &mut self,
+        op: Infix,
+        symbol: &str,
+        a: ExprId,
+        b: ExprId,
+        start: usize,
+    ) -> Read<ExprId> {
+        match op {
+            Infix::Binary(op) => self.binary(op, symbol, a, b, start),
+            Infix::Compare(op) => {
+                self.same_type(symbol, a, b, start)?;
+                Ok(self.builder.push(Scalar::Compare(op, a, b), DType::Bool))
+            }
+        }
+    }
+
+    fn same_type(&mut self, name: &str, a: ExprId, b: ExprId, start: usize) -> Read<DType> {
+        let (x, y) = (self.builder.dtype(a), self.builder.dtype(b));
+        if x == y {
+            return Ok(x);
+        }
+        self.bad(
+            format!(
+                "`{name}` of {x} and {y}; expected one type: write 1.0 for 1, or cast as in f32(…)"
+            ),
+            start,
+        )
+    }
+
+    fn binary(
+        &mut self,
+        op: BinaryOp,
+        name: &str,
+        a: ExprId,
+        b: ExprId,
+        start: usize,
+    ) -> Read<ExprId> {
+        let dtype = self.same_type(name, a, b, start)?;
+        let logical = matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
+        if logical != (dtype == DType::Bool) {
+            let wanted = if logical { "bools" } else { "numbers" };
+            return self.bad(format!("`{name}` takes {wanted}, found {dtype}"), start);
+        }
+        if let (Some(x), Some(y)) = (self.builder.as_int(a), self.builder.as_int(b)) {
+            let (x, y) = (x.clone(), y.clone());
+            let none = Extents::none();
+            let folded = match op {
+                BinaryOp::Add => Some(x + y),
+                BinaryOp::Sub => Some(x - y),
+                BinaryOp::Mul => Some(x * y),
+                BinaryOp::Min => Some(x.minimum(&y, &none)),
+                BinaryOp::Max => Some(x.maximum(&y, &none)),
+                _ => None,
+            };
+            if let Some(folded) = folded {
+                return self.int(folded, start);
+            }
+        }
+        Ok(self.builder.push(Scalar::Binary(op, a, b), dtype))
+    }
+
+    fn prefix(&mut self) -> Read<ExprId> {
+        let start = self.p.peek().span.start;
+        if !self.p.eat("-") {
+            return self.atom(false);
+        }
+        // The sign belongs to a literal, as in the printed form.
+        let token = self.p.peek();
+        if matches!(token.kind, Kind::Integer | Kind::Decimal) || self.p.at_word("inf") {
+            return self.atom(true);
+        }
+        let value = self.deeper(Self::prefix)?;
+        self.negated(value, start)
+    }
+
+    fn negated(&mut self, value: ExprId, start: usize) -> Read<ExprId> {
+        if let Some(dim) = self.builder.as_int(value) {
+            let dim = -dim.clone();
+            return self.int(dim, start);
+        }
+        self.unary(UnaryOp::Neg, value, start)
+    }
+
+    fn unary(&mut self, op: UnaryOp, a: ExprId, start: usize) -> Read<ExprId> {
+        let dtype = self.builder.dtype(a);
+        let (fits, result) = match op {
+            UnaryOp::Not => (dtype == DType::Bool, DType::Bool),
+            UnaryOp::IsNan | UnaryOp::IsInf => (dtype.is_float(), DType::Bool),
+            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Relu => {
+                (dtype != DType::Bool, dtype)
+            }
+            _ => (dtype.is_float(), dtype),
+        };
+        if !fits {
+            return self.bad(format!("`{}` does not take {dtype}", op.name()), start);
+        }
+        Ok(self.builder.push(Scalar::Unary(op, a), result))
+    }
+
+    fn atom(&mut self, negative: bool) -> Read<ExprId> {
+        let token = self.p.peek().clone();
+        let text = self.p.text_of(&token);
+        let sign = if negative { "-" } else { "" };
+        match &token.kind {
+            Kind::Integer => {
+                let Ok(n) = format!("{sign}{text}").parse::<i64>() else {
+                    return self.p.fail(
+                        "bad-number",
+                        "a number of more than 63 bits",
+                        token.span,
+                        "too large",
+                    );
+                };
+                self.p.next();
+                self.int(Dim::from(n), token.span.start)
+            }
+            Kind::Decimal => {
+                let value = format!("{sign}{text}")
+                    .parse::<f32>()
+                    .unwrap_or(f32::INFINITY);
+                if value.is_infinite() {
+                    return self.p.fail(
+                        "bad-number",
+                        "a number beyond f32",
+                        token.span,
+                        "too large",
+                    );
+                }
+                self.p.next();
+                Ok(self.builder.push(Scalar::float(value), DType::F32))
+            }
+            Kind::Symbol("(") => {
+                self.p.next();
+                let value = self.level(Level::Or)?;
+                self.p.expect(")")?;
+                Ok(value)
+            }
+            Kind::Value(name) => {
+                self.p.next();
+                self.load(name, token.span)
+            }
+            Kind::Word => {
+                self.p.next();
+                if self.p.at_symbol("(") {
+                    self.call(text, token.span)
+                } else {
+                    self.named(text, negative, token.span)
+                }
+            }
+            _ if self.scope.is_some() => self.p.expected("an expression"),
+            _ => self.p.expected("a length"),
+        }
+    }
+
+    /// A word that is no function.
+    fn named(&mut self, word: &str, negative: bool, span: Range<usize>) -> Read<ExprId> {
+        let index = word
+            .strip_prefix('d')
+            .filter(|n| n.len() == 1 || !n.starts_with('0'));
+        let index = index
+            .and_then(|n| n.parse::<u32>().ok())
+            .filter(|_| !word.contains('+'));
+        if let Some(scope) = self.scope {
+            if scope.arg == Some(word) {
+                return Ok(self.builder.push(Scalar::Arg, DType::F32));
+            }
+            if let Some(&bound) = self.bindings.get(word) {
+                return Ok(bound);
+            }
+            match word {
+                "true" | "false" => {
+                    return Ok(self.builder.push(Scalar::Bool(word == "true"), DType::Bool));
+                }
+                "inf" => {
+                    let value = if negative {
+                        f32::NEG_INFINITY
+                    } else {
+                        f32::INFINITY
+                    };
+                    return Ok(self.builder.push(Scalar::float(value), DType::F32));
+                }
+                "nan" => return Ok(self.builder.push(Scalar::float(f32::NAN), DType::F32)),
+                _ => {}
+            }
+            let short = ATTENTION_INDICES.iter().position(|name| *name == word);
+            let short = short.filter(|_| scope.attention && !self.p.lengths.contains(word));
+            if let Some(n) = index.or(short.and_then(|n| u32::try_from(n).ok())) {
+                return self.int(Dim::index(n), span.start);
+            }
+        }
+        if !verify::is_length_name(word) {
+            let message = format!("`{word}` does not stand for a length");
+            return self.p.fail("syntax", message, span, "expected a length");
+        }
+        self.int(Dim::sym(word), span.start)
+    }
+
+    /// `%x[i, j]` or, where `x` is an operand twice, `%x#3[i, j]`.
+    fn load(&mut self, name: &str, span: Range<usize>) -> Read<ExprId> {
+        let Some(scope) = self.scope else {
+            return self.p.fail(
+                "syntax",
+                "a value where a length must stand",
+                span,
+                "expected a length",
+            );
+        };
+        let names: Vec<_> = scope.operands.iter().map(|(n, _)| n.clone()).collect();
+        let operand = if self.p.eat("#") {
+            let n = self.p.count()?;
+            (names.get(n).and_then(Option::as_deref) == Some(name)).then_some(n)
+        } else {
+            named_operand(&names, scope.captured_from, &Some(name.to_owned()))
+        };
+        let Some(operand) = operand else {
+            let message = format!(
+                "{} is not an operand of this op",
+                super::sigil_name('%', name)
+            );
+            return self.p.fail(
+                "bad-expression",
+                message,
+                span,
+                "list it among the operands",
+            );
+        };
+        self.p.expect("[")?;
+        let mut index = Vec::new();
+        while !self.p.at_symbol("]") {
+            let start = self.p.peek().span.start;
+            let at = self.level(Level::Or)?;
+            if self.builder.dtype(at) != DType::I32 {
+                let found = self.builder.dtype(at);
+                return self.bad(format!("an index of type {found}; expected i32"), start);
+            }
+            index.push(at);
+            if !self.p.eat(",") {
+                break;
+            }
+        }
+        self.p.expect("]")?;
+        // An unknown operand was reported where it should have been defined.
+        let ty = scope.operands[operand].1.as_ref().ok_or(Stop)?;
+        if index.len() != ty.rank() {
+            let message = format!(
+                "{} indices into {ty}, which has {} axes",
+                index.len(),
+                ty.rank()
+            );
+            return self.bad(message, span.start);
+        }
+        Ok(self.builder.load(operand, ty.dtype, index))
+    }
+
+    /// `name(a, b)`.
+    fn call(&mut self, name: &str, span: Range<usize>) -> Read<ExprId> {
+        let start = span.start;
+        self.p.expect("(")?;
+        let mut arguments = Vec::new();
+        while !self.p.at_symbol(")") {
+            arguments.push(self.level(Level::Or)?);
+            if !self.p.eat(",") {
+                break;
+            }
+        }
+        self.p.expect(")")?;
+        let dtype = DType::from_name(name);
+        match (name, dtype, arguments.as_slice()) {
+            ("select", _, &[c, a, b]) => {
+                let condition = self.builder.dtype(c);
+                if condition != DType::Bool {
+                    return self.bad(
+                        format!("`select` takes a bool condition, found {condition}"),
+                        start,
+                    );
+                }
+                let dtype = self.same_type("select", a, b, start)?;
+                Ok(self.builder.push(Scalar::Select(c, a, b), dtype))
+            }
+            ("floordiv", _, &[a, b]) => self.floor_div(a, b, start),
+            (_, Some(dtype), &[a]) => {
+                // The compute type of every float is f32.
+                let dtype = if dtype.is_float() { DType::F32 } else { dtype };
+                if self.builder.dtype(a) == dtype {
+                    return Ok(a);
+                }
+                Ok(self.builder.push(Scalar::Cast(dtype, a), dtype))
+            }
+            (_, _, &[a]) if UnaryOp::from_name(name).is_some() => {
+                let op = UnaryOp::from_name(name).unwrap_or(UnaryOp::Neg);
+                self.unary(op, a, start)
+            }
+            (_, _, &[a, b]) if BinaryOp::from_name(name).is_some() => {
+                let op = BinaryOp::from_name(name).unwrap_or(BinaryOp::Add);
+                self.binary(op, name, a, b, start)
+            }
+            _ => self.no_such_function(name, arguments.len(), span),
+        }
+    }
+
+    fn floor_div(&mut self, a: ExprId, b: ExprId, start: usize) -> Read<ExprId> {
+        let (Some(x), Some(y)) = (self.builder.as_int(a), self.builder.as_int(b)) else {
+            return self.bad(
+                "`floordiv` takes lengths and indices; divide other values by `/`".to_owned(),
+                start,
+            );
+        };
+        if y.is(0) {
+            return self.bad("division by zero".to_owned(), start);
+        }
+        let quotient = x.floor_div(y, &Extents::none());
+        self.int(quotient, start)
+    }
+
+    fn no_such_function(&mut self, name: &str, count: usize, span: Range<usize>) -> Read<ExprId> {
+        let known = UnaryOp::ALL
+            .iter()
+            .map(|op| (op.name(), 1))
+            .chain(BinaryOp::ALL.iter().map(|op| (op.name(), 2)))
+            .chain(DType::ALL.map(|d| (d.name(), 1)))
+            .chain([("select", 3), ("floordiv", 2)]);
+        let known: Vec<(&str, usize)> = known.collect();
+        let message = match known.iter().find(|(n, _)| *n == name) {
+            Some((_, wanted)) => format!("`{name}` takes {wanted} arguments, found {count}"),
+            None => match closest(name, known.iter().map(|(n, _)| *n)) {
+                Some(close) => format!("there is no function `{name}`; is `{close}` meant?"),
+                None => format!("there is no function `{name}`"),
+            },
+        };
+        self.p.fail("bad-expression", message, span, "here")
+    }
+}
