@@ -24,7 +24,7 @@
 //! # }
 //! ```
 
-use crate::check::is_file_name;
+use crate::fit::is_file_name;
 use crate::{Buffer, DType, PLAN_VERSION, Plan, PlanError, PlanErrors, WeightSource};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::collections::BTreeMap;

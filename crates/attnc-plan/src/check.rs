@@ -1,10 +1,6 @@
 //! What a plan must satisfy to be run; checked when a bundle is read and when an executable is made.
 
-use crate::dims::list;
-use crate::{
-    Access, Buffer, BufferId, BufferKind, DeviceProfile, Dim, KernelArtifact, PLAN_VERSION, Plan,
-    Port, Step, Uniform,
-};
+use crate::{Access, Buffer, BufferId, BufferKind, Dim, PLAN_VERSION, Plan, Port, Step, Uniform};
 use std::collections::BTreeSet;
 
 /// One thing wrong with a plan.
@@ -89,13 +85,6 @@ impl Plan {
     }
 }
 
-/// Whether a kernel's name can be a file name everywhere: letters, digits, `.`, `-`, `_`, not
-/// starting with a dot.
-pub(crate) fn is_file_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    !name.is_empty() && name.len() <= 200 && !name.starts_with('.') && name.chars().all(plain)
-}
-
 struct Check<'p> {
     plan: &'p Plan,
     errors: Vec<PlanError>,
@@ -105,7 +94,7 @@ impl Check<'_> {
     fn kernels(&mut self) {
         let mut names = BTreeSet::new();
         for kernel in &self.plan.kernels {
-            let mut wrong = kernel_shape(kernel);
+            let mut wrong = kernel.misshapes();
             wrong.extend(kernel.misfits(&self.plan.profile));
             if !names.insert(&kernel.name) {
                 wrong.push("another kernel has the same name".to_owned());
@@ -325,105 +314,10 @@ fn access(
     None
 }
 
-fn kernel_shape(kernel: &KernelArtifact) -> Vec<String> {
-    let mut wrong = Vec::new();
-    if !is_file_name(&kernel.name) {
-        wrong.push("the name may have letters, digits, `.`, `-` and `_` only".to_owned());
-    }
-    if kernel.entry.is_empty() || kernel.wgsl.is_empty() {
-        wrong.push("it needs an entry point and WGSL text".to_owned());
-    }
-    if kernel
-        .bindings
-        .iter()
-        .filter(|b| b.access == Access::Uniform)
-        .count()
-        > 1
-    {
-        wrong.push("it binds more than one uniform struct".to_owned());
-    }
-    let mut places = BTreeSet::new();
-    for b in &kernel.bindings {
-        if !places.insert((b.group, b.binding)) {
-            wrong.push(format!(
-                "@group({}) @binding({}) occurs twice",
-                b.group, b.binding
-            ));
-        }
-    }
-    if kernel.workgroup_size.contains(&0) {
-        wrong.push(format!(
-            "a workgroup of {:?} is empty",
-            kernel.workgroup_size
-        ));
-    }
-    wrong
-}
-
-impl KernelArtifact {
-    /// What of the kernel is over a device's limits or needs a feature it lacks, one line each; empty
-    /// where it fits.
-    #[must_use]
-    pub fn misfits(&self, profile: &DeviceProfile) -> Vec<String> {
-        let kernel = self;
-        let limits = &profile.limits;
-        let storage = kernel.storage_bindings().count() as u64;
-        let mut rows = vec![
-            (
-                "storage buffers",
-                storage,
-                u64::from(limits.storage_buffers),
-            ),
-            (
-                "bytes of workgroup memory",
-                kernel.workgroup_bytes.into(),
-                limits.workgroup_bytes.into(),
-            ),
-            (
-                "invocations",
-                kernel.invocations(),
-                limits.invocations.into(),
-            ),
-        ];
-        let axes = [
-            "invocations along x",
-            "invocations along y",
-            "invocations along z",
-        ];
-        for (axis, what) in axes.into_iter().enumerate() {
-            rows.push((
-                what,
-                kernel.workgroup_size[axis].into(),
-                limits.workgroup_size[axis].into(),
-            ));
-        }
-        let over = rows.into_iter().filter(|(_, have, limit)| have > limit);
-        let mut wrong: Vec<_> = over
-            .map(|(what, have, limit)| {
-                format!("{have} {what}; `{}` has at most {limit}", profile.name)
-            })
-            .collect();
-        let missing = kernel
-            .features
-            .iter()
-            .filter(|f| !profile.has(**f))
-            .map(|f| format!("{f:?}"));
-        let missing: Vec<_> = missing.collect();
-        if !missing.is_empty() {
-            let names = list(missing.iter().map(String::as_str));
-            wrong.push(format!(
-                "it needs {names}, which `{}` does not have",
-                profile.name
-            ));
-        }
-        wrong
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Binding, DType, Feature, KernelId};
+    use crate::{Binding, DType, DeviceProfile, Feature, KernelArtifact, KernelId};
 
     /// `y = twice(x)` over one intermediate.
     fn plan() -> Plan {

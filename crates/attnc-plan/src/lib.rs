@@ -20,10 +20,13 @@
 //!
 //! Nothing here knows a GPU API; only [`bundle`] touches the file system.
 
+mod bind_error;
+mod binding;
 mod buffer;
 pub mod bundle;
 mod check;
 mod dims;
+mod fit;
 mod kernel;
 mod limits;
 mod memory;
@@ -34,9 +37,11 @@ mod symbolic;
 mod weights;
 
 pub use attnc_ir::{DType, Dim, DimError};
+pub use bind_error::{BindErrors, BindProblem};
+pub use binding::DimBinding;
 pub use buffer::{Buffer, BufferId, BufferKind};
 pub use check::{PlanError, PlanErrors};
-pub use dims::{BindErrors, BindProblem, DimBinding, DimValues};
+pub use dims::DimValues;
 pub use kernel::{Access, Binding, Feature, KernelArtifact, KernelId};
 pub use limits::{MAX_ELEMENTS, SizeErrors, SizeProblem, check_sizes, check_sizes_within};
 pub use memory::{Lifetime, MemoryPlan, lifetimes};

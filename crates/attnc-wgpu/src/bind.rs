@@ -1,0 +1,365 @@
+//! Binding: the host's buffers, the arena and the uniforms of one set of lengths, as bind groups.
+//!
+//! Everything that depends on the lengths is decided here, so that [`Executable::encode`] only records.
+
+use crate::executable::{REMEMBERED, State};
+use crate::{Error, Executable};
+use attnc_plan::{Access, BufferId, BufferKind, DimValues, MemoryPlan, Plan, Port, StepLaunch};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A plan bound to lengths and buffers: ready to be recorded any number of times.
+#[derive(Debug)]
+pub struct Io {
+    pub(crate) dims: DimValues,
+    /// The host's buffers, by port: inputs, then outputs.
+    pub(crate) host: Vec<wgpu::Buffer>,
+    pub(crate) dispatches: Vec<Dispatch>,
+    pub(crate) memory: MemoryPlan,
+}
+
+impl Io {
+    /// The lengths.
+    #[must_use]
+    pub fn dims(&self) -> &DimValues {
+        &self.dims
+    }
+
+    /// How intermediates share memory at these lengths.
+    #[must_use]
+    pub fn memory(&self) -> &MemoryPlan {
+        &self.memory
+    }
+}
+
+/// One step with all its objects made; empty steps have none.
+#[derive(Debug)]
+pub(crate) struct Dispatch {
+    pub(crate) step: usize,
+    pub(crate) kernel: usize,
+    pub(crate) groups: Vec<(u32, wgpu::BindGroup)>,
+    pub(crate) workgroups: [u32; 3],
+}
+
+/// A buffer and how many bytes of it a tensor takes.
+struct Place {
+    buffer: wgpu::Buffer,
+    bytes: u64,
+}
+
+impl Executable {
+    /// Binds host buffers, by the names of inputs and outputs.
+    ///
+    /// Buffers need `STORAGE` usage and at least the bytes of the tensor, rounded up to 4. Where the
+    /// same lengths and buffers were bound lately, that binding is returned and nothing is made.
+    ///
+    /// # Errors
+    /// Every buffer that is missing, unknown, too small or bound in two roles; sizes over the device's
+    /// limits; lengths without a value; exhausted memory.
+    pub fn bind(
+        &self,
+        device: &wgpu::Device,
+        dims: &DimValues,
+        buffers: &[(&str, &wgpu::Buffer)],
+    ) -> Result<Arc<Io>, Error> {
+        let host = self.host_buffers(dims, buffers)?;
+        let mut state = self.state();
+        if let Some(at) = state
+            .recent
+            .iter()
+            .position(|io| io.dims == *dims && io.host == host)
+        {
+            let io = state.recent.remove(at);
+            state.recent.push(Arc::clone(&io));
+            return Ok(io);
+        }
+        let io = self.guarded(device, "binding", || {
+            self.build_io(device, dims, host, &mut state)
+        })?;
+        let io = Arc::new(io);
+        state.recent.push(Arc::clone(&io));
+        if state.recent.len() > REMEMBERED {
+            state.recent.remove(0);
+        }
+        Ok(io)
+    }
+
+    fn build_io(
+        &self,
+        device: &wgpu::Device,
+        dims: &DimValues,
+        host: Vec<wgpu::Buffer>,
+        state: &mut State,
+    ) -> Result<Io, Error> {
+        let limits = &self.device_profile.limits;
+        let memory = MemoryPlan::new(&self.plan, dims)?;
+        let made = state.arena.created;
+        let arena = state.arena.take(device, &memory);
+        if state.arena.created != made {
+            // Older bindings hold on to the slots that were just replaced.
+            state.recent.clear();
+        }
+        let places = self.places(dims, &host, &arena, &memory)?;
+        let launches: Vec<StepLaunch> = self
+            .plan
+            .steps
+            .iter()
+            .map(|step| step.launch(dims, limits.workgroups_per_dimension))
+            .collect::<Result<_, _>>()?;
+        let uniforms = Uniforms::new(device, &launches, limits.uniform_offset_alignment);
+        let mut dispatches = Vec::new();
+        for (step, launch) in launches.iter().enumerate() {
+            if launch.workgroups == [0; 3] {
+                continue;
+            }
+            let groups = self.bind_groups(device, step, launch, &places, &uniforms);
+            state.bind_groups_created += groups.len() as u64;
+            let kernel = self.plan.steps[step].kernel.index();
+            dispatches.push(Dispatch {
+                step,
+                kernel,
+                groups,
+                workgroups: launch.workgroups,
+            });
+        }
+        Ok(Io {
+            dims: dims.clone(),
+            host,
+            dispatches,
+            memory,
+        })
+    }
+
+    /// Where each buffer of the plan lives; an intermediate nothing touches lives nowhere.
+    fn places(
+        &self,
+        dims: &DimValues,
+        host: &[wgpu::Buffer],
+        arena: &[wgpu::Buffer],
+        memory: &MemoryPlan,
+    ) -> Result<BTreeMap<BufferId, Place>, Error> {
+        let mut ports = BTreeMap::new();
+        for (port, buffer) in ports_of(&self.plan).zip(host) {
+            ports.insert(port.buffer, buffer);
+        }
+        let mut places = BTreeMap::new();
+        for (id, buffer) in self.plan.buffer_ids() {
+            let bytes = buffer.allocated_bytes(dims)?;
+            let found = match &buffer.kind {
+                BufferKind::Input | BufferKind::Output => ports.get(&id).copied(),
+                BufferKind::Weight { .. } => self.weights.buffers.get(&id),
+                BufferKind::Temp => memory.slot_of.get(&id).map(|&slot| &arena[slot]),
+            };
+            if let Some(buffer) = found {
+                // A host's buffer may end before the rounding does.
+                let bytes = bytes.min(buffer.size() / 4 * 4);
+                places.insert(
+                    id,
+                    Place {
+                        buffer: buffer.clone(),
+                        bytes,
+                    },
+                );
+            }
+        }
+        Ok(places)
+    }
+
+    fn bind_groups(
+        &self,
+        device: &wgpu::Device,
+        step: usize,
+        launch: &StepLaunch,
+        places: &BTreeMap<BufferId, Place>,
+        uniforms: &Uniforms,
+    ) -> Vec<(u32, wgpu::BindGroup)> {
+        let step = &self.plan.steps[step];
+        let kernel = self.plan.kernel(step.kernel);
+        let pipeline = &self.pipelines[step.kernel.index()];
+        let mut storage = step.bindings.iter();
+        let mut entries: BTreeMap<u32, Vec<wgpu::BindGroupEntry<'_>>> = BTreeMap::new();
+        for binding in &kernel.bindings {
+            let range = match binding.access {
+                Access::Uniform => uniforms.binding(&launch.uniforms),
+                Access::Read | Access::ReadWrite => storage
+                    .next()
+                    .and_then(|id| places.get(id))
+                    .map(|place| wgpu::BufferBinding {
+                        buffer: &place.buffer,
+                        offset: 0,
+                        size: wgpu::BufferSize::new(place.bytes),
+                    }),
+            };
+            // `Plan::check` has seen that all are there; were one not, wgpu would refuse the group.
+            if let Some(range) = range {
+                let resource = wgpu::BindingResource::Buffer(range);
+                let entry = wgpu::BindGroupEntry {
+                    binding: binding.binding,
+                    resource,
+                };
+                entries.entry(binding.group).or_default().push(entry);
+            }
+        }
+        let layouts = pipeline.groups.iter().enumerate();
+        layouts
+            .filter_map(|(group, layout)| {
+                let group = u32::try_from(group).ok()?;
+                let descriptor = wgpu::BindGroupDescriptor {
+                    label: Some(&kernel.name),
+                    layout: layout.as_ref()?,
+                    entries: entries.get(&group).map_or(&[], Vec::as_slice),
+                };
+                Some((group, device.create_bind_group(&descriptor)))
+            })
+            .collect()
+    }
+
+    /// The host's buffers in the order of the ports, or everything that is wrong with them.
+    fn host_buffers(
+        &self,
+        dims: &DimValues,
+        given: &[(&str, &wgpu::Buffer)],
+    ) -> Result<Vec<wgpu::Buffer>, Error> {
+        self.check_sizes(dims)?;
+        let mut wrong = unknown_names(&self.plan, given);
+        let mut host = Vec::new();
+        for port in ports_of(&self.plan) {
+            let Some((_, buffer)) = given.iter().find(|(name, _)| *name == port.name) else {
+                wrong.push(format!(
+                    "`{}` of type {} is missing",
+                    port.name,
+                    port.type_text()
+                ));
+                continue;
+            };
+            wrong.extend(self.unfit(port, dims, buffer)?);
+            host.push((*buffer).clone());
+        }
+        if wrong.is_empty() {
+            wrong.extend(shared_outputs(&self.plan, &host));
+        }
+        if wrong.is_empty() {
+            Ok(host)
+        } else {
+            Err(Error::Buffers(wrong))
+        }
+    }
+
+    fn unfit(
+        &self,
+        port: &Port,
+        dims: &DimValues,
+        buffer: &wgpu::Buffer,
+    ) -> Result<Vec<String>, Error> {
+        let mut wrong = Vec::new();
+        let needed = self
+            .plan
+            .buffer(port.buffer)
+            .bytes(dims)?
+            .next_multiple_of(4)
+            .max(4);
+        if buffer.size() < needed {
+            wrong.push(format!(
+                "`{}` of type {} needs {needed} bytes, its buffer has {}",
+                port.name,
+                port.type_text(),
+                buffer.size()
+            ));
+        }
+        if !buffer.usage().contains(wgpu::BufferUsages::STORAGE) {
+            wrong.push(format!(
+                "`{}`: its buffer was made without STORAGE usage",
+                port.name
+            ));
+        }
+        Ok(wrong)
+    }
+}
+
+pub(crate) fn ports_of(plan: &Plan) -> impl Iterator<Item = &Port> {
+    plan.inputs.iter().chain(&plan.outputs)
+}
+
+fn unknown_names(plan: &Plan, given: &[(&str, &wgpu::Buffer)]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (at, (name, _)) in given.iter().enumerate() {
+        if !ports_of(plan).any(|p| p.name == *name) {
+            let known: Vec<_> = ports_of(plan).map(|p| format!("`{}`", p.name)).collect();
+            wrong.push(format!(
+                "no input or output is named `{name}`; there are {}",
+                known.join(", ")
+            ));
+        } else if given[..at].iter().any(|(earlier, _)| earlier == name) {
+            wrong.push(format!("`{name}` is given twice"));
+        }
+    }
+    wrong
+}
+
+/// WebGPU lets a buffer that is written serve nothing else in a dispatch.
+fn shared_outputs(plan: &Plan, host: &[wgpu::Buffer]) -> Vec<String> {
+    let names: Vec<_> = ports_of(plan).map(|p| p.name.as_str()).collect();
+    let mut wrong = Vec::new();
+    for output in plan.inputs.len()..host.len() {
+        for other in 0..output {
+            if host[other] == host[output] {
+                let (a, b) = (names[other], names[output]);
+                wrong.push(format!(
+                    "`{a}` and `{b}` share a buffer; an output needs its own"
+                ));
+            }
+        }
+    }
+    wrong
+}
+
+/// All uniform structs of a binding in one buffer; equal ones are stored once.
+struct Uniforms {
+    buffer: Option<wgpu::Buffer>,
+    offsets: BTreeMap<Vec<u8>, u64>,
+}
+
+impl Uniforms {
+    fn new(device: &wgpu::Device, launches: &[StepLaunch], alignment: u32) -> Self {
+        let mut bytes: Vec<u8> = Vec::new();
+        let mut offsets = BTreeMap::new();
+        for launch in launches.iter().filter(|l| !l.uniforms.is_empty()) {
+            if !offsets.contains_key(&launch.uniforms) {
+                bytes.resize(bytes.len().next_multiple_of(alignment as usize), 0);
+                offsets.insert(launch.uniforms.clone(), bytes.len() as u64);
+                bytes.extend(&launch.uniforms);
+            }
+        }
+        if bytes.is_empty() {
+            return Self {
+                buffer: None,
+                offsets,
+            };
+        }
+        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("attnc uniforms"),
+            size: bytes.len() as u64,
+            usage: wgpu::BufferUsages::UNIFORM,
+            mapped_at_creation: true,
+        });
+        // Not mapped only if making the buffer failed, which the error scope around this reports.
+        if let Ok(mut view) = buffer.get_mapped_range_mut(..) {
+            view.copy_from_slice(&bytes);
+        }
+        buffer.unmap();
+        Self {
+            buffer: Some(buffer),
+            offsets,
+        }
+    }
+
+    fn binding(&self, uniforms: &[u8]) -> Option<wgpu::BufferBinding<'_>> {
+        let offset = *self.offsets.get(uniforms)?;
+        let size = wgpu::BufferSize::new(uniforms.len() as u64);
+        Some(wgpu::BufferBinding {
+            buffer: self.buffer.as_ref()?,
+            offset,
+            size,
+        })
+    }
+}

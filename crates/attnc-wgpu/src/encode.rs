@@ -1,0 +1,34 @@
+//! Recording a bound plan into the host's encoder.
+
+use crate::bind::Dispatch;
+use crate::{Executable, Io};
+
+impl Executable {
+    /// Records all steps as one compute pass. Nothing is allocated or compiled.
+    ///
+    /// wgpu orders the dispatches by what they read and write, also against passes of the host before
+    /// and after.
+    pub fn encode(&self, encoder: &mut wgpu::CommandEncoder, io: &Io) {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+            label: Some(&self.plan.model),
+            timestamp_writes: None,
+        });
+        let mut current = None;
+        for dispatch in &io.dispatches {
+            if current != Some(dispatch.kernel) {
+                pass.set_pipeline(&self.pipelines[dispatch.kernel].pipeline);
+                current = Some(dispatch.kernel);
+            }
+            record(&mut pass, dispatch);
+        }
+    }
+}
+
+/// Bind groups and dispatch; the pipeline is set.
+pub(crate) fn record(pass: &mut wgpu::ComputePass<'_>, dispatch: &Dispatch) {
+    for (group, bind_group) in &dispatch.groups {
+        pass.set_bind_group(*group, bind_group, &[]);
+    }
+    let [x, y, z] = dispatch.workgroups;
+    pass.dispatch_workgroups(x, y, z);
+}

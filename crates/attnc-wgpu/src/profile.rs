@@ -1,0 +1,91 @@
+//! Device profiles of live adapters and devices.
+
+use attnc_plan::{CooperativeMatrix, DType, DeviceProfile, Features, Limits, SubgroupSizes};
+
+/// Makes a [`DeviceProfile`] of what is really there.
+pub trait ProfileExt {
+    /// What a device opened by [`Gpu::open`](crate::Gpu::open) on this adapter can do.
+    fn from_adapter(adapter: &wgpu::Adapter) -> Self;
+
+    /// What this device can do: the limits and features it was opened with, which for a host's own
+    /// device may be less than its adapter has.
+    fn from_device(device: &wgpu::Device) -> Self;
+}
+
+impl ProfileExt for DeviceProfile {
+    fn from_adapter(adapter: &wgpu::Adapter) -> Self {
+        let features = adapter.features() & crate::devices::USED_FEATURES;
+        profile(&adapter.get_info(), features, &adapter.limits())
+    }
+
+    fn from_device(device: &wgpu::Device) -> Self {
+        profile(&device.adapter_info(), device.features(), &device.limits())
+    }
+}
+
+fn profile(
+    info: &wgpu::AdapterInfo,
+    features: wgpu::Features,
+    limits: &wgpu::Limits,
+) -> DeviceProfile {
+    let subgroups = features
+        .contains(wgpu::Features::SUBGROUP)
+        .then_some(SubgroupSizes {
+            min: info.subgroup_min_size,
+            max: info.subgroup_max_size,
+        });
+    DeviceProfile {
+        name: info.name.clone(),
+        limits: convert(limits),
+        features: Features {
+            f16: features.contains(wgpu::Features::SHADER_F16),
+            subgroups,
+            // See `cooperative_matrices`.
+            cooperative_matrix: Vec::new(),
+        },
+    }
+}
+
+fn convert(limits: &wgpu::Limits) -> Limits {
+    Limits {
+        workgroup_bytes: limits.max_compute_workgroup_storage_size,
+        storage_buffers: limits.max_storage_buffers_per_shader_stage,
+        invocations: limits.max_compute_invocations_per_workgroup,
+        workgroup_size: [
+            limits.max_compute_workgroup_size_x,
+            limits.max_compute_workgroup_size_y,
+            limits.max_compute_workgroup_size_z,
+        ],
+        workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
+        binding_bytes: limits.max_storage_buffer_binding_size,
+        buffer_bytes: limits.max_buffer_size,
+        uniform_bytes: u32::try_from(limits.max_uniform_buffer_binding_size).unwrap_or(u32::MAX),
+        uniform_offset_alignment: limits.min_uniform_buffer_offset_alignment,
+        storage_offset_alignment: limits.min_storage_buffer_offset_alignment,
+    }
+}
+
+/// The matrix shapes an adapter offers, those with float sums; for listings. wgpu guards them as
+/// experimental, so a device opened here does not enable them and no profile has them yet.
+pub(crate) fn cooperative_matrices(adapter: &wgpu::Adapter) -> Vec<CooperativeMatrix> {
+    let dtype = |t: wgpu::CooperativeScalarType| match t {
+        wgpu::CooperativeScalarType::F32 => DType::F32,
+        wgpu::CooperativeScalarType::F16 => DType::F16,
+        wgpu::CooperativeScalarType::I32 => DType::I32,
+        wgpu::CooperativeScalarType::U32 => DType::U32,
+    };
+    let shapes = adapter.cooperative_matrix_properties();
+    let shapes = shapes
+        .iter()
+        .filter(|s| !s.saturating_accumulation)
+        .map(|s| CooperativeMatrix {
+            m: s.m_size,
+            n: s.n_size,
+            k: s.k_size,
+            operands: dtype(s.ab_type),
+            accumulator: dtype(s.cr_type),
+        });
+    shapes
+        .filter(|s| s.operands.is_float() && s.accumulator.is_float())
+        .collect()
+}

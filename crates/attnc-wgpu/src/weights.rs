@@ -1,0 +1,137 @@
+//! Uploading weights, once, straight from the bytes the source lends.
+
+use crate::{Error, readback, scope};
+use attnc_plan::{Buffer, BufferId, Limits, Plan, WeightSource};
+use std::collections::BTreeMap;
+
+/// Weights are handed to the queue in pieces of this size, so that its staging memory stays small…
+const CHUNK: usize = 16 << 20;
+/// …and what is staged is flushed each time this much has gathered.
+const FLUSH: u64 = 128 << 20;
+
+/// Weights in device memory.
+#[derive(Debug, Default)]
+pub(crate) struct DeviceWeights {
+    pub(crate) buffers: BTreeMap<BufferId, wgpu::Buffer>,
+    /// Bytes uploaded; a weight that several buffers name counts once.
+    pub(crate) bytes: u64,
+}
+
+/// Uploads the weights of a plan.
+pub(crate) fn upload(
+    device: &wgpu::Device,
+    queue: &wgpu::Queue,
+    plan: &Plan,
+    limits: &Limits,
+    source: &dyn WeightSource,
+) -> Result<DeviceWeights, Error> {
+    let found = collect(plan, limits, source)?;
+    let mut by_name: BTreeMap<&str, wgpu::Buffer> = BTreeMap::new();
+    let mut out = DeviceWeights::default();
+    let mut staged = 0;
+    for (id, name, bytes) in found {
+        let buffer = match by_name.get(name) {
+            Some(buffer) => buffer.clone(),
+            None => {
+                let during = format!("uploading weight `{name}` ({} bytes)", bytes.len());
+                let buffer = scope::guarded(device, &during, || {
+                    let size = (bytes.len() as u64).next_multiple_of(16).max(16);
+                    let buffer = storage_buffer(device, name, size);
+                    write(queue, &buffer, bytes);
+                    staged += size;
+                    if staged >= FLUSH {
+                        staged = 0;
+                        queue.submit([]);
+                        readback::wait(device, &during)?;
+                    }
+                    Ok(buffer)
+                })?;
+                out.bytes += bytes.len() as u64;
+                by_name.insert(name, buffer.clone());
+                buffer
+            }
+        };
+        out.buffers.insert(id, buffer);
+    }
+    Ok(out)
+}
+
+/// A storage buffer the queue can write.
+pub(crate) fn storage_buffer(device: &wgpu::Device, label: &str, size: u64) -> wgpu::Buffer {
+    device.create_buffer(&wgpu::BufferDescriptor {
+        label: Some(label),
+        size,
+        usage: wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::COPY_DST
+            | wgpu::BufferUsages::COPY_SRC,
+        mapped_at_creation: false,
+    })
+}
+
+/// Writes bytes to the start of a buffer; a tail that is no multiple of 4 is filled up with zeros.
+pub(crate) fn write(queue: &wgpu::Queue, buffer: &wgpu::Buffer, bytes: &[u8]) {
+    let whole = bytes.len() / 4 * 4;
+    for (n, chunk) in bytes[..whole].chunks(CHUNK).enumerate() {
+        queue.write_buffer(buffer, (n * CHUNK) as u64, chunk);
+    }
+    if whole < bytes.len() {
+        let mut tail = [0; 4];
+        tail[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
+        queue.write_buffer(buffer, whole as u64, &tail);
+    }
+}
+
+/// A weight's buffer, name and bytes.
+type Found<'a> = (BufferId, &'a str, &'a [u8]);
+
+/// All weights with their bytes, or everything that is wrong with them.
+fn collect<'a>(
+    plan: &'a Plan,
+    limits: &Limits,
+    source: &'a dyn WeightSource,
+) -> Result<Vec<Found<'a>>, Error> {
+    let mut wrong = Vec::new();
+    let mut found = Vec::new();
+    for (id, name, buffer) in plan.weights() {
+        match fitting(buffer, limits, source.bytes(name)) {
+            Ok(bytes) => found.push((id, name, bytes)),
+            Err(what) => wrong.push(format!(
+                "weight `{name}` of type {}: {what}",
+                buffer.type_text()
+            )),
+        }
+    }
+    if wrong.is_empty() {
+        Ok(found)
+    } else {
+        Err(Error::Weights(wrong))
+    }
+}
+
+fn fitting<'a>(
+    buffer: &Buffer,
+    limits: &Limits,
+    bytes: Option<&'a [u8]>,
+) -> Result<&'a [u8], String> {
+    let bytes = bytes.ok_or("the source does not have it")?;
+    let expected = buffer
+        .size()
+        .as_const()
+        .and_then(|n| usize::try_from(n).ok());
+    if expected != Some(bytes.len()) {
+        return Err(format!(
+            "expected {} bytes, found {}",
+            buffer.size(),
+            bytes.len()
+        ));
+    }
+    let limit = limits.binding_bytes.min(limits.buffer_bytes);
+    if bytes.len() as u64 > limit {
+        return Err(format!(
+            "it takes {} bytes and this device binds at most {limit}; use a device with a larger \
+             limit, or store the weight as f16",
+            bytes.len()
+        ));
+    }
+    Ok(bytes)
+}
