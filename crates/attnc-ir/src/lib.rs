@@ -5,6 +5,7 @@
 //! * [`TensorType`], [`DType`], [`Dim`]: types; lengths are polynomials over run-time symbols.
 //! * [`scalar`]: pointwise kernels, epilogues, `score_mod` and `mask_mod` are one type.
 //! * [`infer`]: the type of a result from its operands.
+//! * [`text`]: the text form, which reads back to the same graph.
 //! * [`verify`](fn@verify): whether a graph keeps every rule that passes and backends rely on.
 //! * [`Diagnostic`]: what is wrong, where, what to do.
 
@@ -19,6 +20,7 @@ mod diagnostic;
 mod dtype;
 mod graph;
 mod op;
+mod render;
 mod tensor;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
@@ -26,5 +28,6 @@ pub use dim::{Atom, Dim, DimError, Extents};
 pub use dtype::DType;
 pub use graph::{Graph, Node, ValueId};
 pub use op::{Attention, BinaryOp, CompareOp, Conv, Op, PadMode, ReduceOp, UnaryOp};
+pub use render::{render_diagnostics, render_graph_diagnostics};
 pub use tensor::{Shape, SharedBytes, TensorData, TensorType};
 pub use verify::verify;
