@@ -137,6 +137,8 @@ fn absorb(graph: &mut Graph, kernel: ValueId, user: &User, trace: &mut Trace) ->
         graph.node_mut(view).ty.dtype = dtype;
     }
     graph.replace_uses(user.value, reads);
+    // Gone at once, so that the kernel's next user is the only one again.
+    graph.remove(user.value);
     true
 }
 
