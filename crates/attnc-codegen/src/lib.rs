@@ -1,6 +1,19 @@
 //! Lowers attnc graphs to linked, validated WGSL.
+//!
+//! * [`lower`]: a graph to a [`Plan`](attnc_plan::Plan), which is kernels, buffers and dispatches.
+//! * [`link`]: joins a kernel file of `shaders/` with generated modules.
+//! * [`micro`]: prints register tiles.
+//! * [`validate`], [`lint`]: checks a linked shader with naga and our own rules.
+//!
+//! Only this crate knows naga.
+
+mod lower;
+mod mods;
+mod params;
 
 pub mod link;
 pub mod lint;
 pub mod micro;
 pub mod validate;
+
+pub use lower::{Lowered, lower, storage_bindings_needed};

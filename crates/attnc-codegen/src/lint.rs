@@ -208,10 +208,10 @@ impl<'a> Walk<'a> {
             }
             Statement::Kill => leaves.function = divergent,
             Statement::ControlBarrier(barrier) => {
-                self.barrier(barrier_name(*barrier), span, divergent)
+                self.barrier(barrier_name(*barrier), span, divergent);
             }
             Statement::WorkGroupUniformLoad { .. } => {
-                self.barrier("workgroupUniformLoad", span, divergent)
+                self.barrier("workgroupUniformLoad", span, divergent);
             }
             Statement::Store { pointer, value } => {
                 if divergent || self.differs(*value) {
@@ -299,7 +299,7 @@ impl<'a> Walk<'a> {
                 self.facts.locals.insert((self.index, local));
             }
             Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => {
-                self.taint(base)
+                self.taint(base);
             }
             Expression::FunctionArgument(position) => {
                 let position = position as usize;

@@ -110,9 +110,12 @@ pub fn validate(linked: &Linked) -> Result<Report, ValidateError> {
     let info = Validator::new(ValidationFlags::all(), Capabilities::empty())
         .validate(&module)
         .map_err(|error| {
-            let line = error
-                .location(&linked.source)
-                .map(|place| place.line_number);
+            // The spans run from a function to an expression in it; the narrowest says most.
+            let spans = error.spans().filter(|(span, _)| span.is_defined());
+            let narrowest = spans
+                .filter_map(|(span, _)| Some((span.to_range()?.len(), *span)))
+                .min_by_key(|(len, _)| *len);
+            let line = narrowest.map(|(_, span)| span.location(&linked.source).line_number);
             fail(problem(linked, line, with_causes(error.as_inner())))
         })?;
     let divergent = lint::divergent_barriers(&module);

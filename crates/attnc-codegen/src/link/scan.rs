@@ -54,7 +54,7 @@ pub(super) fn scan(file: &str, source: &str) -> Scan {
                 "{" | "(" | "[" => depth += 1,
                 "}" | ")" | "]" => depth = depth.saturating_sub(1),
                 "const" | "alias" | "struct" | "fn" | "var" | "override" if depth == 0 => {
-                    keyword_seen = true
+                    keyword_seen = true;
                 }
                 // `<storage, read>` between `var` and its name.
                 "<" => in_template = keyword_seen,

@@ -93,14 +93,16 @@ impl MatmulTile {
             ""
         };
         // An operand given by its elements is read by `mods`, if at all.
-        let operands = [
-            (self.a != LeftLoad::Element)
-                .then_some(", a")
-                .unwrap_or_default(),
-            (self.b != RightLoad::Element)
-                .then_some(", b")
-                .unwrap_or_default(),
-        ];
+        let a_binding = if self.a == LeftLoad::Element {
+            ""
+        } else {
+            ", a"
+        };
+        let b_binding = if self.b == RightLoad::Element {
+            ""
+        } else {
+            ", b"
+        };
         format!(
             "\
 // micro: matmul register tile of {rows} rows x {columns} columns (generated)
@@ -109,14 +111,13 @@ impl MatmulTile {
 
 import package::params::{{elem}};
 import package::mods::{{{a}{b}epilogue}};
-import package::kernels::matmul_rows::{{shape{}, c}};
+import package::kernels::matmul_rows::{{shape{a_binding}{b_binding}, c}};
 
 const ROWS: u32 = {rows}u;
 const COLUMNS: u32 = {columns}u;
 const COLUMN_BLOCKS: u32 = {}u;
 
 ",
-            operands.concat(),
             self.blocks(),
         )
     }

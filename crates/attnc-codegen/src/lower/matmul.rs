@@ -1,0 +1,441 @@
+//! `matmul_rows`: which axes are batch, rows and columns, and how operands are read.
+//!
+//! Batch axes that lie behind each other in memory in A, B and C are one axis; a batch axis along which B
+//! repeats and A and C continue their rows is more rows. So `[B, S, K] × [K, N]` is one product of B·S rows.
+//! At most two batch axes may be left.
+//!
+//! An operand that is no strided window (a merge of transposed axes, say) is read element by element.
+
+use super::kernel::Dispatch;
+use super::pointwise::operations;
+use super::{Lowerer, div_ceil, label, multiple_of_4};
+use crate::micro::{Access, LeftLoad, MatmulTile, RightLoad};
+use crate::mods::{Function, IndexSpace, Mods, Returns};
+use crate::params;
+use attnc_ir::layout::{self, storage_strides};
+use attnc_ir::scalar::ScalarBuilder;
+use attnc_ir::{DType, Diagnostic, Dim, Extents, Graph, ValueId};
+use attnc_plan::Uniform;
+
+/// Rows and columns of a register tile: 4 × 8 accumulators and their operands fit 16 vector registers.
+const ROWS: u32 = 4;
+const COLUMNS: u32 = 8;
+
+/// One axis of the product with its strides in A, B and C. `None`: that operand is read element by element.
+#[derive(Debug, Clone)]
+struct Axis {
+    size: Dim,
+    a: Option<Dim>,
+    b: Option<Dim>,
+    c: Dim,
+    /// Whether B is the same along it.
+    b_repeats: bool,
+    /// The axes of the result that it stands for, outermost first.
+    axes: Vec<usize>,
+}
+
+impl Axis {
+    /// An axis of length 1.
+    fn unit() -> Self {
+        Self {
+            size: Dim::one(),
+            a: Some(Dim::zero()),
+            b: Some(Dim::zero()),
+            c: Dim::zero(),
+            b_repeats: true,
+            axes: Vec::new(),
+        }
+    }
+
+    /// Whether this axis continues `inner`: a step of it is `inner.size` steps of that.
+    fn continues(&self, inner: &Self) -> bool {
+        let follows = |outer: &Option<Dim>, inner_stride: &Option<Dim>| match (outer, inner_stride) {
+            (Some(o), Some(i)) => *o == inner.size.clone() * i.clone(),
+            (None, None) => true,
+            _ => false,
+        };
+        follows(&self.a, &inner.a)
+            && follows(&self.b, &inner.b)
+            && self.c == inner.size.clone() * inner.c.clone()
+    }
+
+    /// This axis and `inner` as one.
+    fn join(self, inner: Self) -> Self {
+        Self {
+            size: self.size * inner.size,
+            axes: [self.axes, inner.axes].concat(),
+            b_repeats: self.b_repeats && inner.b_repeats,
+            ..inner
+        }
+    }
+}
+
+/// The product as `matmul_rows` sees it.
+struct Problem {
+    b0: Axis,
+    b1: Axis,
+    m: Axis,
+    n: Dim,
+    k: Dim,
+    a_offset: Dim,
+    a_k: Option<Dim>,
+    b_offset: Dim,
+    b_k: Option<Dim>,
+    b_n: Option<Dim>,
+    c_n: Dim,
+}
+
+impl Lowerer<'_> {
+    /// A matrix product and its epilogue.
+    pub(super) fn matmul(&mut self, value: ValueId) -> Result<(), Diagnostic> {
+        let graph = self.graph;
+        let node = graph.node(value);
+        if node.ty.dtype != DType::F32 {
+            return Err(Diagnostic::error(
+                "unsupported-dtype",
+                format!("`matmul` stores f32, its epilogue gives {}", node.ty.dtype),
+            ));
+        }
+        let problem = Problem::of(graph, value)?;
+        let tile = problem.tile();
+        let rank = node.ty.rank();
+        let mut mods = Mods::new(graph, "matmul_rows", |operand, dtype, index| {
+            let variables = index.iter().filter(|d| !d.indices().is_empty()).count();
+            match (operand, dtype, variables) {
+                (0, ..) => "a_source",
+                (1, ..) => "b_source",
+                (_, DType::Bool, _) => "mask",
+                (_, _, 0 | 1) => "bias",
+                _ => "residual",
+            }
+        });
+        problem.element_functions(graph, value, &mut mods)?;
+        let mut mod_files = Vec::new();
+        let (mut steps, mut epilogue_label) = (0, None);
+        if let Some(epilogue) = &node.epilogue {
+            mods.function(&Function {
+                name: "epilogue",
+                arg: Some(("acc", "f32")),
+                space: &problem.space(rank, &node.ty.shape),
+                result: Returns::Stored(DType::F32),
+                expr: epilogue,
+                operands: node.operands(),
+            })?;
+            steps = operations(epilogue);
+            epilogue_label = Some(label::epilogue(epilogue, rank));
+        } else {
+            mod_files.push("mods/matmul_epilogue_none");
+        }
+        let micro = tile.print().map_err(|error| {
+            Diagnostic::error("no-tile", format!("no register tile for this matmul: {error}"))
+        })?;
+        let count = |axis: &Axis| axis.size.clone();
+        let (m_tiles, n_tiles) = (
+            div_ceil(&problem.m.size, tile.rows),
+            div_ceil(&problem.n, tile.columns),
+        );
+        let tiles = count(&problem.b0) * count(&problem.b1) * m_tiles * n_tiles;
+        let outputs =
+            count(&problem.b0) * count(&problem.b1) * count(&problem.m) * problem.n.clone();
+        let (a, b) = (self.operand_buffer(value, 0)?, self.operand_buffer(value, 1)?);
+        let dispatch = Dispatch {
+            kernel: "matmul_rows",
+            key: key(&tile, epilogue_label.as_deref()),
+            params: params::print(&[("elem", "f32")], self.workgroup_size),
+            micro: Some(micro),
+            combine: None,
+            mod_files,
+            mods: mods.finish(),
+            tile: format!(
+                "{} rows x {} columns in registers, {} B a lane; no workgroup memory",
+                tile.rows,
+                tile.columns,
+                4 * tile.rows * tile.columns
+            ),
+            uniforms: problem.uniforms(),
+            operands: vec![a, b, self.buffer(value)?],
+            workgroups: div_ceil(&tiles, self.workgroup_size),
+            flops: outputs.clone() * problem.k.clone() * Dim::from(2)
+                + outputs * Dim::from(steps),
+        };
+        self.dispatch(value, dispatch)
+    }
+
+    /// The buffer that an operand is a view of.
+    pub(super) fn operand_buffer(
+        &mut self,
+        value: ValueId,
+        operand: usize,
+    ) -> Result<attnc_plan::BufferId, Diagnostic> {
+        let operand = self.graph.node(value).operands()[operand];
+        self.buffer(layout::source_index(self.graph, operand).0)
+    }
+}
+
+impl Problem {
+    fn of(graph: &Graph, value: ValueId) -> Result<Self, Diagnostic> {
+        let node = graph.node(value);
+        let shape = &node.ty.shape;
+        let rank = shape.len();
+        let [a, b] = [node.operands()[0], node.operands()[1]];
+        let (a_layout, b_layout) = (layout::resolve(graph, a), layout::resolve(graph, b));
+        let (a_shape, b_shape) = (&graph.ty(a).shape, &graph.ty(b).shape);
+        let strides = |l: &Option<layout::Layout>, shape: &[Dim]| {
+            l.as_ref().map(|l| aligned(&l.strides, shape, rank))
+        };
+        let (a_strides, b_strides) = (strides(&a_layout, a_shape), strides(&b_layout, b_shape));
+        let at = |strides: &Option<Vec<Dim>>, n: usize| strides.as_ref().map(|s| s[n].clone());
+        let c_strides = storage_strides(shape, node.storage.as_deref());
+        let axis = |n: usize| Axis {
+            size: shape[n].clone(),
+            a: at(&a_strides, n),
+            b: at(&b_strides, n),
+            c: c_strides[n].clone(),
+            b_repeats: repeats(b_shape, rank, n),
+            axes: vec![n],
+        };
+        let m = Axis {
+            b: Some(Dim::zero()),
+            b_repeats: true,
+            ..axis(rank - 2)
+        };
+        let batch = (0..rank - 2).filter(|&n| !shape[n].is(1)).map(axis).collect();
+        let (batch, m) = merge(batch, m);
+        let [b0, b1] = two_axes(batch)?;
+        let offset = |l: &Option<layout::Layout>| {
+            l.as_ref().map_or_else(Dim::zero, |l| l.offset.clone())
+        };
+        Ok(Self {
+            b0,
+            b1,
+            m,
+            n: shape[rank - 1].clone(),
+            k: a_shape[a_shape.len() - 1].clone(),
+            a_offset: offset(&a_layout),
+            a_k: at(&a_strides, rank - 1),
+            b_offset: offset(&b_layout),
+            b_k: at(&b_strides, rank - 2),
+            b_n: at(&b_strides, rank - 1),
+            c_n: c_strides[rank - 1].clone(),
+        })
+    }
+
+    /// The tile, and loads by vectors wherever strides and sizes are multiples of 4.
+    fn tile(&self) -> MatmulTile {
+        let batch = |f: fn(&Axis) -> Option<&Dim>, axes: &[&Axis]| {
+            axes.iter().all(|axis| f(axis).is_some_and(multiple_of_4))
+        };
+        let k_in_fours = multiple_of_4(&self.k);
+        let a_rows = batch(|x| x.a.as_ref(), &[&self.b0, &self.b1, &self.m]);
+        let is_one = |stride: &Option<Dim>| stride.as_ref().is_some_and(|s| s.is(1));
+        let fours = |stride: &Option<Dim>| stride.as_ref().is_some_and(multiple_of_4);
+        let a = match &self.a_k {
+            None => LeftLoad::Element,
+            Some(k) if k.is(1) && k_in_fours && a_rows && multiple_of_4(&self.a_offset) => {
+                LeftLoad::KVec4
+            }
+            Some(_) => LeftLoad::Scalar,
+        };
+        let b_start = batch(|x| x.b.as_ref(), &[&self.b0, &self.b1]) && multiple_of_4(&self.b_offset);
+        let b = if self.b_k.is_none() {
+            RightLoad::Element
+        } else if is_one(&self.b_n) && multiple_of_4(&self.n) && fours(&self.b_k) && b_start {
+            RightLoad::NVec4
+        } else if is_one(&self.b_k) && k_in_fours && fours(&self.b_n) && b_start {
+            RightLoad::KVec4
+        } else {
+            RightLoad::Scalar
+        };
+        let c_rows = [&self.b0, &self.b1, &self.m];
+        let c_in_fours = self.c_n.is(1)
+            && multiple_of_4(&self.n)
+            && c_rows.iter().all(|axis| multiple_of_4(&axis.c));
+        let few = |size: &Dim, most: u32| {
+            let size = size.as_const().and_then(|n| u32::try_from(n).ok());
+            size.map_or(most, |n| n.clamp(1, most))
+        };
+        MatmulTile {
+            rows: few(&self.m.size, ROWS),
+            columns: few(&self.n, COLUMNS).next_multiple_of(4),
+            a,
+            b,
+            c: if c_in_fours { Access::Vec4 } else { Access::Scalar },
+            k_tail: !k_in_fours,
+        }
+    }
+
+    /// The words of `Shape`, in order.
+    fn uniforms(&self) -> Vec<Uniform> {
+        let or_zero = |stride: &Option<Dim>| stride.clone().unwrap_or_default();
+        let (b0, b1, m) = (&self.b0, &self.b1, &self.m);
+        let sizes = [&b0.size, &b1.size, &m.size, &self.n, &self.k].map(Dim::clone);
+        let a = [&b0.a, &b1.a, &m.a, &self.a_k].map(or_zero);
+        let b = [&b0.b, &b1.b, &self.b_k, &self.b_n].map(or_zero);
+        let c = [&b0.c, &b1.c, &m.c, &self.c_n].map(Dim::clone);
+        let mut words = sizes.to_vec();
+        words.push(self.a_offset.clone());
+        words.extend(a);
+        words.push(self.b_offset.clone());
+        words.extend(b);
+        words.push(Dim::zero());
+        words.extend(c);
+        words.into_iter().map(Uniform::U32).collect()
+    }
+
+    /// The result's index in terms of `b0, b1, m, n`.
+    fn space(&self, rank: usize, shape: &[Dim]) -> IndexSpace {
+        let mut space = IndexSpace {
+            logical: shape.to_vec(),
+            ..IndexSpace::default()
+        };
+        space.cover("b0", &self.b0.axes);
+        space.cover("b1", &self.b1.axes);
+        space.cover("m", &self.m.axes);
+        space.cover("n", &[rank - 1]);
+        space
+    }
+
+    /// `a_element`, `b_element` for operands that are no strided windows.
+    fn element_functions(
+        &self,
+        graph: &Graph,
+        value: ValueId,
+        mods: &mut Mods<'_>,
+    ) -> Result<(), Diagnostic> {
+        let node = graph.node(value);
+        let rank = node.ty.rank();
+        for (operand, name, missing) in [
+            (0, "a_element", self.a_k.is_none()),
+            (1, "b_element", self.b_k.is_none()),
+        ] {
+            if !missing {
+                continue;
+            }
+            let ty = graph.ty(node.operands()[operand]);
+            let mut space = self.operand_space(rank, &node.ty.shape, operand);
+            let skip = rank - ty.rank();
+            space.logical.drain(..skip);
+            space.index.drain(..skip);
+            for (n, size) in ty.shape.iter().enumerate() {
+                if size.is(1) {
+                    space.logical[n] = Dim::one();
+                    space.index[n] = Dim::zero();
+                }
+            }
+            let mut e = ScalarBuilder::new(Extents::new(ty.shape.clone()));
+            let index = e.indices();
+            let root = e.load(operand, ty.dtype, index);
+            mods.function(&Function {
+                name,
+                arg: None,
+                space: &space,
+                result: Returns::Stored(DType::F32),
+                expr: &e.finish(root),
+                operands: node.operands(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The operand's index, were it broadcast: `(b0, b1, m, k)` of A, `(b0, b1, k, n)` of B.
+    fn operand_space(&self, rank: usize, shape: &[Dim], operand: usize) -> IndexSpace {
+        let mut logical = shape.to_vec();
+        logical[rank - 1 - operand] = self.k.clone();
+        let mut space = IndexSpace {
+            logical,
+            ..IndexSpace::default()
+        };
+        space.cover("b0", &self.b0.axes);
+        space.cover("b1", &self.b1.axes);
+        if operand == 0 {
+            space.cover("m", &self.m.axes);
+            space.cover("k", &[rank - 1]);
+        } else {
+            space.cover("k", &[rank - 2]);
+            space.cover("n", &[rank - 1]);
+        }
+        space
+    }
+}
+
+/// Strides with zeros in front and along axes of length 1, so that all operands have `rank` of them.
+fn aligned(strides: &[Dim], shape: &[Dim], rank: usize) -> Vec<Dim> {
+    let mut out = vec![Dim::zero(); rank - strides.len()];
+    let own = strides.iter().zip(shape);
+    out.extend(own.map(|(s, d)| if d.is(1) { Dim::zero() } else { s.clone() }));
+    out
+}
+
+/// Whether an operand of that shape is broadcast along axis `n` of a result of `rank` axes.
+fn repeats(shape: &[Dim], rank: usize, n: usize) -> bool {
+    (n + shape.len())
+        .checked_sub(rank)
+        .is_none_or(|own| shape[own].is(1))
+}
+
+/// Joins batch axes with their neighbours and with the rows, as far as memory allows.
+fn merge(mut batch: Vec<Axis>, mut m: Axis) -> (Vec<Axis>, Axis) {
+    let mut n = batch.len();
+    while n >= 2 {
+        n -= 1;
+        if batch[n - 1].continues(&batch[n]) {
+            let inner = batch.remove(n);
+            let outer = batch.remove(n - 1);
+            batch.insert(n - 1, outer.join(inner));
+        }
+    }
+    while let Some(last) = batch.last() {
+        let rows_of_b = Axis {
+            b: Some(Dim::zero()),
+            ..last.clone()
+        };
+        let repeats = last.b_repeats || last.b.as_ref().is_some_and(|s| s.is(0));
+        if !(repeats && rows_of_b.continues(&m)) {
+            break;
+        }
+        batch.pop();
+        m = rows_of_b.join(m);
+    }
+    (batch, m)
+}
+
+fn two_axes(batch: Vec<Axis>) -> Result<[Axis; 2], Diagnostic> {
+    let mut axes = batch.into_iter();
+    match (axes.next(), axes.next(), axes.len()) {
+        (None, ..) => Ok([Axis::unit(), Axis::unit()]),
+        (Some(b1), None, _) => Ok([Axis::unit(), b1]),
+        (Some(b0), Some(b1), 0) => Ok([b0, b1]),
+        (.., more) => Err(Diagnostic::error(
+            "too-many-batch-axes",
+            format!(
+                "`matmul` takes 2 batch axes that do not lie behind each other in memory, found {}",
+                more + 2
+            ),
+        )
+        .note("copy an operand into the order of its axes first")),
+    }
+}
+
+/// `matmul_rows.f32.r4c2.bias_gelu`; letters for loads that are not by vectors.
+fn key(tile: &MatmulTile, epilogue: Option<&str>) -> String {
+    let a = match tile.a {
+        LeftLoad::KVec4 => "",
+        LeftLoad::Scalar => "as",
+        LeftLoad::Element => "ae",
+    };
+    let b = match tile.b {
+        RightLoad::NVec4 => "",
+        RightLoad::KVec4 => "bk",
+        RightLoad::Scalar => "bs",
+        RightLoad::Element => "be",
+    };
+    let c = match tile.c {
+        Access::Vec4 => "",
+        Access::Scalar => "cs",
+    };
+    let mut key = format!("matmul_rows.f32.r{}c{}{a}{b}{c}", tile.rows, tile.columns / 4);
+    if let Some(epilogue) = epilogue {
+        key = format!("{key}.{epilogue}");
+    }
+    key
+}

@@ -1,0 +1,311 @@
+//! Lowers a graph to a plan: which kernel computes each value, on which buffers, with which launch.
+//!
+//! Views cost nothing: they are strides and offsets of whoever reads them. Every other value gets one step:
+//!
+//! | op | kernel |
+//! | --- | --- |
+//! | `matmul` | `matmul_rows`, with its epilogue |
+//! | `attention` | `flash_attention_fwd_rows`, with `score_mod` and `mask_mod` |
+//! | `softmax`, `layer_norm`, `rms_norm`, `reduce`, `cumsum` | the row kernels, with their epilogues |
+//! | anything with a scalar form | `pointwise` |
+//!
+//! ```
+//! use attnc_codegen::lower;
+//! use attnc_ir::{BinaryOp, DType, Graph, Op, TensorType};
+//! use attnc_plan::DeviceProfile;
+//!
+//! let mut g = Graph::new("twice");
+//! let x = g.add_input("x", TensorType::new(DType::F32, ["B"]));
+//! let y = g.apply(Op::Binary(BinaryOp::Add), &[x, x]).unwrap();
+//! g.add_output("y", y);
+//! let lowered = lower(&g, &DeviceProfile::webgpu()).unwrap();
+//! assert_eq!(lowered.plan.kernels[0].name, "pointwise.f32.add");
+//! ```
+//!
+//! On entry: a verified graph. On exit: a plan that [`Plan::check`] accepts, or every value for which there
+//! is no kernel. Equal layers share kernels: texts name what a tensor is for, never which one it is.
+
+mod attention;
+mod kernel;
+mod label;
+mod matmul;
+mod pointwise;
+mod rows;
+
+use attnc_ir::{
+    DType, Diagnostic, Diagnostics, Dim, Graph, Op, TensorData, ValueId, layout,
+};
+use attnc_plan::{Buffer, BufferId, BufferKind, DeviceProfile, Plan, Port};
+use indexmap::IndexMap;
+use std::collections::{HashMap, HashSet};
+
+/// A plan and the constants it needs.
+#[derive(Debug, Clone)]
+pub struct Lowered {
+    /// Kernels, buffers, steps.
+    pub plan: Plan,
+    /// The data of every weight buffer, by the name the plan uses.
+    pub weights: IndexMap<String, TensorData>,
+}
+
+/// Lowers a graph for a device.
+///
+/// # Errors
+/// Every node that no kernel computes, with what was expected of it.
+pub fn lower(graph: &Graph, profile: &DeviceProfile) -> Result<Lowered, Diagnostics> {
+    let mut lowerer = Lowerer::new(graph, profile);
+    lowerer.ports();
+    let mut problems = Diagnostics(std::mem::take(&mut lowerer.problems));
+    let live = live(graph);
+    for value in graph.topo_order() {
+        if !live.contains(&value) || graph.node(value).op.is_view() {
+            continue;
+        }
+        if let Err(problem) = lowerer.value(value) {
+            problems.push(problem.at(format!("%{}", graph.node(value).name())));
+        }
+    }
+    for n in 0..graph.outputs().len() {
+        if let Err(problem) = lowerer.copy_output(n) {
+            problems.push(problem.at(format!("output `{}`", graph.outputs()[n].0)));
+        }
+    }
+    problems.into_result()?;
+    Ok(Lowered {
+        plan: lowerer.plan,
+        weights: lowerer.weights,
+    })
+}
+
+/// How many storage buffers the kernel that computes `value` binds; 0 for what needs no kernel.
+///
+/// The optimiser keeps this within [`attnc_plan::Limits::storage_buffers`] when it fuses.
+#[must_use]
+pub fn storage_bindings_needed(graph: &Graph, value: ValueId) -> usize {
+    let node = graph.node(value);
+    let captured = |operands: &[ValueId]| {
+        let bases = operands.iter().map(|&v| layout::source_index(graph, v).0);
+        let bound = bases.filter(|&base| !is_literal(graph, base));
+        bound.collect::<HashSet<_>>().len()
+    };
+    match &node.op {
+        Op::Input | Op::Constant(_) => 0,
+        op if op.is_view() => 0,
+        Op::MatMul => 3 + captured(&node.operands()[2..]),
+        Op::Attention(_) => 4 + captured(&node.operands()[3..]),
+        _ => 1 + captured(node.operands()),
+    }
+}
+
+/// Whether loads of the value are printed as a literal.
+fn is_literal(graph: &Graph, base: ValueId) -> bool {
+    matches!(&graph.node(base).op, Op::Constant(data) if data.len() == 1 && data.bytes.is_some())
+}
+
+/// The values that outputs depend on.
+fn live(graph: &Graph) -> HashSet<ValueId> {
+    let mut live = HashSet::new();
+    let mut stack: Vec<_> = graph.outputs().iter().map(|(_, v)| *v).collect();
+    while let Some(value) = stack.pop() {
+        if live.insert(value) {
+            stack.extend(graph.node(value).operands());
+        }
+    }
+    live
+}
+
+/// The state of one lowering.
+struct Lowerer<'g> {
+    graph: &'g Graph,
+    plan: Plan,
+    weights: IndexMap<String, TensorData>,
+    /// Where values that are no views lie.
+    buffers: HashMap<ValueId, BufferId>,
+    /// Values whose buffer is that of an output, with the output's number.
+    output_of: HashMap<ValueId, usize>,
+    /// Kernels by their text.
+    kernels: HashMap<String, kernel::Known>,
+    /// How many kernels have a key.
+    keys: HashMap<String, usize>,
+    problems: Vec<Diagnostic>,
+    workgroup_size: u32,
+}
+
+impl<'g> Lowerer<'g> {
+    fn new(graph: &'g Graph, profile: &DeviceProfile) -> Self {
+        let mut plan = Plan::new(graph.name(), profile.clone());
+        plan.dims = graph.symbols();
+        Self {
+            graph,
+            plan,
+            weights: IndexMap::new(),
+            buffers: HashMap::new(),
+            output_of: HashMap::new(),
+            kernels: HashMap::new(),
+            keys: HashMap::new(),
+            problems: Vec::new(),
+            workgroup_size: crate::params::workgroup_size(profile),
+        }
+    }
+
+    /// Adds inputs and outputs, and decides which values are computed straight into an output's buffer.
+    fn ports(&mut self) {
+        let graph = self.graph;
+        for &input in graph.inputs() {
+            let (node, ty) = (graph.node(input), graph.ty(input));
+            self.storable(ty.dtype, node.name());
+            let buffer = self
+                .plan
+                .add_input(Port::new(node.name(), ty.dtype, ty.shape.clone()));
+            self.buffers.insert(input, buffer);
+        }
+        for (n, (name, value)) in graph.outputs().iter().enumerate() {
+            let ty = graph.ty(*value);
+            self.storable(ty.dtype, name);
+            let buffer = self
+                .plan
+                .add_output(Port::new(name, ty.dtype, ty.shape.clone()));
+            if let Some(base) = self.whole(*value)
+                && !self.buffers.contains_key(&base)
+            {
+                self.buffers.insert(base, buffer);
+                self.output_of.insert(base, n);
+            }
+        }
+    }
+
+    fn storable(&mut self, dtype: DType, name: &str) {
+        if let Err(problem) = check_dtype(dtype) {
+            self.problems.push(problem.at(format!("%{name}")));
+        }
+    }
+
+    /// The computed value whose whole buffer, in its order, is `value`.
+    fn whole(&self, value: ValueId) -> Option<ValueId> {
+        let layout = layout::resolve(self.graph, value)?;
+        let (node, ty) = (self.graph.node(layout.base), self.graph.ty(value));
+        let computed = !matches!(node.op, Op::Input | Op::Constant(_));
+        let all = node.ty.elements() == ty.elements() && layout.offset.is(0);
+        (computed && all && layout.is_contiguous(&ty.shape)).then_some(layout.base)
+    }
+
+    /// The buffer of a value that is no view: a weight's on its first use.
+    fn buffer(&mut self, value: ValueId) -> Result<BufferId, Diagnostic> {
+        if let Some(&buffer) = self.buffers.get(&value) {
+            return Ok(buffer);
+        }
+        let node = self.graph.node(value);
+        check_dtype(node.ty.dtype)?;
+        let buffer = match &node.op {
+            Op::Constant(data) => self.weight(data)?,
+            _ => {
+                let mut buffer = Buffer::temp(node.name(), node.ty.dtype, node.ty.shape.clone());
+                if matches!(node.op, Op::Attention(_)) {
+                    buffer = buffer.with_axes(&["B", "H", "M", "D"]);
+                }
+                self.plan.add_buffer(buffer)
+            }
+        };
+        self.buffers.insert(value, buffer);
+        Ok(buffer)
+    }
+
+    /// A weight under its own name, or `const.0`, `const.1`, …; the same data under one name is one buffer.
+    fn weight(&mut self, data: &TensorData) -> Result<BufferId, Diagnostic> {
+        if data.bytes.is_none() {
+            let name = data.name.as_deref().unwrap_or("without a name");
+            return Err(Diagnostic::error(
+                "missing-weight",
+                format!("the data of weight `{name}` has not been supplied"),
+            ));
+        }
+        let known = self.plan.weights().find(|(_, name, _)| {
+            self.weights.get(*name).is_some_and(|w| {
+                data.name.is_some() && w.name == data.name && w == data
+            })
+        });
+        if let Some((buffer, ..)) = known {
+            return Ok(buffer);
+        }
+        let name = data
+            .name
+            .as_deref()
+            .map(str::to_owned)
+            .filter(|name| !self.weights.contains_key(name))
+            .unwrap_or_else(|| {
+                (0..)
+                    .map(|n| format!("const.{n}"))
+                    .find(|name| !self.weights.contains_key(name))
+                    .expect("endless")
+            });
+        let ty = data.ty();
+        self.weights.insert(name.clone(), data.clone());
+        Ok(self.plan.add_buffer(Buffer::new(
+            &name.clone(),
+            BufferKind::Weight { name },
+            ty.dtype,
+            ty.shape,
+        )))
+    }
+
+    /// Adds the step that computes a value.
+    fn value(&mut self, value: ValueId) -> Result<(), Diagnostic> {
+        let node = self.graph.node(value);
+        match &node.op {
+            Op::Input | Op::Constant(_) => Ok(()),
+            Op::MatMul => self.matmul(value),
+            Op::Attention(attention) => self.attention(value, attention),
+            Op::Softmax { .. }
+            | Op::LayerNorm { .. }
+            | Op::RmsNorm { .. }
+            | Op::Reduce { .. }
+            | Op::CumSum { .. } => self.rows(value),
+            op => match attnc_ir::scalar::of_node(self.graph, value) {
+                Some(expr) => self.pointwise(value, &expr),
+                None => Err(Diagnostic::error(
+                    "no-kernel",
+                    format!("no kernel computes `{}`", op.name()),
+                )
+                .note("run the passes that rewrite it first: all of the pipeline's")),
+            },
+        }
+    }
+
+    /// Copies an output that no step wrote into its buffer: an input, a weight, a strided view, or a value
+    /// that is another output too.
+    fn copy_output(&mut self, n: usize) -> Result<(), Diagnostic> {
+        let (_, value) = self.graph.outputs()[n];
+        if let Some(base) = self.whole(value)
+            && self.output_of.get(&base) == Some(&n)
+        {
+            return Ok(());
+        }
+        let buffer = self.plan.outputs[n].buffer;
+        self.copy(value, buffer)
+    }
+}
+
+/// Element types that kernels read and write so far.
+fn check_dtype(dtype: DType) -> Result<(), Diagnostic> {
+    if matches!(dtype, DType::F16 | DType::BF16) {
+        return Err(Diagnostic::error(
+            "unsupported-dtype",
+            format!("no kernel stores {dtype}; expected f32, i32, u32 or bool"),
+        )
+        .note("convert the model to f32, or run it on the CPU backend"));
+    }
+    Ok(())
+}
+
+/// Whether every value of the polynomial is a multiple of 4.
+fn multiple_of_4(dim: &Dim) -> bool {
+    dim.terms().all(|(coefficient, _)| coefficient % 4 == 0)
+}
+
+/// `ceil(a / b)`.
+fn div_ceil(a: &Dim, b: u32) -> Dim {
+    a.ceil_div(&Dim::from(i64::from(b)), &attnc_ir::Extents::none())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! The row kernels: softmax, norms, reductions, running sums.
+//!
+//! Row `row` counts the axes that stay, `i` the axes that are reduced or normalised over; both row-major.
+
+use super::kernel::Dispatch;
+use super::pointwise::operations;
+use super::{Lowerer, div_ceil, label};
+use crate::mods::{Function, IndexSpace, Mods, NameTensor, Returns, wgsl_type};
+use crate::params;
+use attnc_ir::scalar::{ExprId, ScalarBuilder, ScalarExpr};
+use attnc_ir::{BinaryOp, DType, Diagnostic, Dim, Extents, Op, ReduceOp, ValueId};
+use attnc_plan::Uniform;
+
+/// What differs between the row kernels.
+struct Family {
+    kernel: &'static str,
+    combine: Option<&'static str>,
+    /// The axes that a row runs along.
+    axes: Vec<usize>,
+    /// The type that rows are read as.
+    acc: DType,
+    /// Uniform words after those that all have.
+    extra: Vec<Uniform>,
+    /// Names of captured tensors.
+    names: NameTensor,
+    /// Operations an element.
+    cost: usize,
+}
+
+fn rms_norm_names(operand: usize, dtype: DType, index: &[Dim]) -> &'static str {
+    match operand {
+        1 => "gain",
+        _ => row_names(operand, dtype, index),
+    }
+}
+
+fn layer_norm_names(operand: usize, dtype: DType, index: &[Dim]) -> &'static str {
+    match operand {
+        1 => "gain",
+        2 => "bias",
+        _ => row_names(operand, dtype, index),
+    }
+}
+
+fn row_names(operand: usize, dtype: DType, _index: &[Dim]) -> &'static str {
+    match (operand, dtype) {
+        (0, _) => "x",
+        (_, DType::Bool) => "mask",
+        _ => "t",
+    }
+}
+
+impl Lowerer<'_> {
+    /// A softmax, norm, reduction or running sum.
+    pub(super) fn rows(&mut self, value: ValueId) -> Result<(), Diagnostic> {
+        let node = self.graph.node(value);
+        if node.storage.is_some() {
+            return Err(Diagnostic::error(
+                "unsupported-storage",
+                format!("`{}` writes its axes in their order only", node.op.name()),
+            ));
+        }
+        let x = self.graph.ty(node.operands()[0]).clone();
+        let family = family(&node.op, x.rank(), x.dtype)?;
+        let kept: Vec<usize> = (0..x.rank()).filter(|n| !family.axes.contains(n)).collect();
+        let size = |axes: &[usize]| -> Dim { axes.iter().map(|&n| x.shape[n].clone()).product() };
+        let (rows, len) = (size(&kept), size(&family.axes));
+        let reduces = matches!(node.op, Op::Reduce { .. });
+
+        let mut load_space = IndexSpace {
+            logical: x.shape.clone(),
+            ..IndexSpace::default()
+        };
+        load_space.cover("row", &kept);
+        load_space.cover("i", &family.axes);
+        let epilogue = epilogue(self.graph, value, &family)?;
+        let result_space = if reduces {
+            reduced_space(&node.ty.shape)
+        } else {
+            load_space.clone()
+        };
+
+        let kernel = family.kernel;
+        let mut mods = Mods::new(self.graph, kernel, family.names);
+        mods.function(&Function {
+            name: "load_element",
+            arg: None,
+            space: &load_space,
+            result: Returns::Stored(family.acc),
+            expr: &load_expression(&x.shape, x.dtype, family.acc),
+            operands: node.operands(),
+        })?;
+        let acc = wgsl_type(family.acc);
+        mods.function(&Function {
+            name: "epilogue",
+            arg: Some(("value", acc)),
+            space: &result_space,
+            result: Returns::Stored(node.ty.dtype),
+            expr: &epilogue.expr,
+            operands: node.operands(),
+        })?;
+
+        let mut uniforms = vec![Uniform::U32(rows.clone()), Uniform::U32(len.clone())];
+        if !reduces {
+            uniforms.extend(inner_strides(&family, &x.shape));
+        } else {
+            uniforms.push(Uniform::U32(Dim::zero()));
+        }
+        uniforms.extend(family.extra);
+        let out = wgsl_type(node.ty.dtype);
+        let aliases = match kernel {
+            "reduce_rows" | "scan_rows" => vec![("acc_elem", acc), ("out_elem", out)],
+            _ => vec![("out_elem", out)],
+        };
+        let mut key = format!("{kernel}.{}", x.dtype);
+        for part in [family.combine.map(|c| c.trim_start_matches("mods/reduce_")), epilogue.label.as_deref()]
+            .into_iter()
+            .flatten()
+        {
+            key = format!("{key}.{part}");
+        }
+        let cost = Dim::from(family.cost + operations(&epilogue.expr));
+        let dispatch = Dispatch {
+            kernel,
+            key,
+            params: params::print(&aliases, self.workgroup_size),
+            micro: None,
+            combine: family.combine,
+            mod_files: Vec::new(),
+            mods: mods.finish(),
+            tile: String::new(),
+            uniforms,
+            operands: vec![self.buffer(value)?],
+            workgroups: div_ceil(&rows, self.workgroup_size),
+            flops: rows * len * cost,
+        };
+        self.dispatch(value, dispatch)
+    }
+}
+
+fn family(op: &Op, rank: usize, dtype: DType) -> Result<Family, Diagnostic> {
+    let trailing = |axis: usize| (axis..rank).collect();
+    let (kernel, combine, axes, acc, extra, cost) = match op {
+        Op::Softmax { axis } => ("softmax_rows", None, vec![*axis], DType::F32, vec![], 5),
+        Op::LayerNorm { axis, eps } => {
+            ("layer_norm_rows", None, trailing(*axis), DType::F32, vec![epsilon(*eps)], 6)
+        }
+        Op::RmsNorm { axis, eps } => {
+            ("rms_norm_rows", None, trailing(*axis), DType::F32, vec![epsilon(*eps)], 4)
+        }
+        Op::CumSum { axis, exclusive, reverse } => {
+            let flags = [*exclusive, *reverse].map(|f| Uniform::U32(Dim::from(usize::from(f))));
+            ("scan_rows", None, vec![*axis], dtype, flags.to_vec(), 1)
+        }
+        Op::Reduce { op, axes, .. } => {
+            let (file, acc) = match op {
+                ReduceOp::Sum => ("mods/reduce_sum", dtype),
+                ReduceOp::Mean => ("mods/reduce_mean", dtype),
+                ReduceOp::Min => ("mods/reduce_min", dtype),
+                ReduceOp::Max => ("mods/reduce_max", dtype),
+                ReduceOp::Prod => ("mods/reduce_prod", dtype),
+                ReduceOp::Any => ("mods/reduce_max", DType::Bool),
+                ReduceOp::All => ("mods/reduce_min", DType::Bool),
+            };
+            ("reduce_rows", Some(file), axes.clone(), acc, vec![], 1)
+        }
+        _ => unreachable!("rows() is asked for row ops only"),
+    };
+    super::check_dtype(dtype)?;
+    Ok(Family {
+        kernel,
+        combine,
+        axes,
+        acc,
+        extra,
+        names: match op {
+            Op::LayerNorm { .. } => layer_norm_names,
+            Op::RmsNorm { .. } => rms_norm_names,
+            _ => row_names,
+        },
+        cost,
+    })
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+fn epsilon(eps: f64) -> Uniform {
+    Uniform::F32(eps as f32)
+}
+
+/// `inner`, the offset and the strides of a contiguous result.
+fn inner_strides(family: &Family, shape: &[Dim]) -> Vec<Uniform> {
+    let last = family.axes.last().map_or(shape.len(), |n| n + 1);
+    let inner: Dim = shape[last..].iter().cloned().product();
+    let len: Dim = family.axes.iter().map(|&n| shape[n].clone()).product();
+    let words = [inner.clone(), Dim::zero(), len * inner.clone(), Dim::one(), inner];
+    words.map(Uniform::U32).to_vec()
+}
+
+/// The element itself, as the kernel wants it.
+fn load_expression(shape: &[Dim], dtype: DType, acc: DType) -> ScalarExpr {
+    let mut e = ScalarBuilder::new(Extents::new(shape.to_vec()));
+    let index = e.indices();
+    let x = e.load(0, dtype, index);
+    let x = e.cast(acc, x);
+    e.finish(x)
+}
+
+/// Row `row` of a reduction is an element of its result; `i` is always 0.
+fn reduced_space(shape: &[Dim]) -> IndexSpace {
+    let mut space = IndexSpace {
+        logical: shape.to_vec(),
+        ..IndexSpace::default()
+    };
+    space.cover("row", &(0..shape.len()).collect::<Vec<_>>());
+    space.cover("i", &[]);
+    space
+}
+
+struct Epilogue {
+    expr: ScalarExpr,
+    label: Option<String>,
+}
+
+/// Gain and bias of a norm, then the node's own epilogue.
+fn epilogue(
+    graph: &attnc_ir::Graph,
+    value: ValueId,
+    family: &Family,
+) -> Result<Epilogue, Diagnostic> {
+    let node = graph.node(value);
+    let mut e = ScalarBuilder::new(Extents::new(node.ty.shape.clone()));
+    let mut x = if family.acc.is_float() {
+        e.arg()
+    } else if node.epilogue.is_none() {
+        // The argument of an expression is f32; without an epilogue other types are handed through.
+        let x = e.arg();
+        return Ok(Epilogue { expr: e.finish(x), label: None });
+    } else {
+        return Err(Diagnostic::error(
+            "unsupported-epilogue",
+            format!("an epilogue of `{}` needs f32 elements, found {}", node.op.name(), family.acc),
+        ));
+    };
+    if matches!(node.op, Op::LayerNorm { .. } | Op::RmsNorm { .. }) {
+        let gain = broadcast_load(&mut e, graph, value, 1);
+        x = e.binary(BinaryOp::Mul, x, gain);
+        if matches!(node.op, Op::LayerNorm { .. }) {
+            let bias = broadcast_load(&mut e, graph, value, 2);
+            x = e.binary(BinaryOp::Add, x, bias);
+        }
+    }
+    let mut name = None;
+    if let Some(own) = &node.epilogue {
+        let indices = e.indices();
+        x = e.inline(own, &indices, Some(x), &mut |e, operand, dtype, index| {
+            e.load(operand, dtype, index)
+        });
+        name = Some(label::epilogue(own, node.ty.rank()));
+    }
+    Ok(Epilogue { expr: e.finish(x), label: name })
+}
+
+/// Operand `operand` at the result's index, its axes aligned at the last.
+fn broadcast_load(
+    e: &mut ScalarBuilder,
+    graph: &attnc_ir::Graph,
+    value: ValueId,
+    operand: usize,
+) -> ExprId {
+    let ty = graph.ty(graph.node(value).operands()[operand]);
+    let skip = graph.ty(value).rank() - ty.rank();
+    let index = ty
+        .shape
+        .iter()
+        .enumerate()
+        .map(|(n, size)| {
+            if size.is(1) {
+                e.int(0)
+            } else {
+                e.index(u32::try_from(n + skip).expect("few axes"))
+            }
+        })
+        .collect();
+    e.load(operand, ty.dtype, index)
+}

@@ -1,0 +1,465 @@
+//! Prints the `mods` module of a kernel: scalar expressions as WGSL functions.
+//!
+//! A [`ScalarExpr`] says how an element follows from its *logical* index `d0, d1, …`; a kernel hands its
+//! functions other numbers (`row, i`; `b0, b1, m, n`). An [`IndexSpace`] ties the two together. For the
+//! epilogue `gelu(acc + t2[d2])` of a matmul with result `[B, S, 1536]` this prints
+//!
+//! ```wgsl
+//! @group(1) @binding(0) var<storage, read> bias: array<f32>;
+//!
+//! // epilogue: gelu(acc + bias[n])
+//! fn epilogue(acc: f32, b0: u32, b1: u32, m: u32, n: u32) -> f32 {
+//!     return gelu(acc + bias[n]);
+//! }
+//! ```
+//!
+//! * [`poly`]: index arithmetic, polynomials as WGSL integers. Lengths known only at run time become fields
+//!   appended to the kernel's `Shape` struct.
+//! * [`address`]: a load's position in its buffer, through the operand's views.
+//! * [`expr`]: everything else.
+//!
+//! On entry: an expression of a verified graph. On exit: WGSL whose every load is in bounds: an index that is
+//! not provably inside its axis is clamped. The text names captured tensors by what they are for, never by
+//! the weights they hold, so that equal layers get equal text.
+
+mod address;
+mod expr;
+mod literal;
+mod poly;
+
+use attnc_ir::scalar::ScalarExpr;
+use attnc_ir::scalar::print::Names;
+use attnc_ir::{Atom, DType, Diagnostic, Dim, Extents, Graph, ValueId, layout};
+use indexmap::{IndexMap, IndexSet};
+use std::collections::HashMap;
+
+/// How the numbers a kernel gives a function relate to the logical index of the expression.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct IndexSpace {
+    /// Extents of the logical index variables.
+    pub(crate) logical: Vec<Dim>,
+    /// The function's `u32` parameters that are indices, each with its extent.
+    pub(crate) parameters: Vec<(&'static str, Dim)>,
+    /// Each logical index as a polynomial over the parameters, parameter `n` being `Dim::index(n)`.
+    pub(crate) index: Vec<Dim>,
+}
+
+impl IndexSpace {
+    /// The space in which logical index and parameters are the same numbers.
+    pub(crate) fn identity(parameters: Vec<(&'static str, Dim)>) -> Self {
+        let count = u32::try_from(parameters.len()).expect("few parameters");
+        Self {
+            logical: parameters.iter().map(|(_, extent)| extent.clone()).collect(),
+            index: (0..count).map(Dim::index).collect(),
+            parameters,
+        }
+    }
+
+    /// Adds logical axes whose row-major position is parameter `name`; `axes` are positions in `logical`.
+    pub(crate) fn cover(&mut self, name: &'static str, axes: &[usize]) {
+        let shape: Vec<Dim> = axes.iter().map(|&n| self.logical[n].clone()).collect();
+        let number = u32::try_from(self.parameters.len()).expect("few parameters");
+        self.parameters
+            .push((name, shape.iter().cloned().product()));
+        self.index.resize(self.logical.len(), Dim::zero());
+        let extents = Extents::new(self.parameters.iter().map(|(_, e)| e.clone()).collect());
+        for (&axis, index) in axes
+            .iter()
+            .zip(unravel(&Dim::index(number), &shape, &extents))
+        {
+            self.index[axis] = index;
+        }
+    }
+
+    fn parameter_extents(&self) -> Vec<Dim> {
+        self.parameters.iter().map(|(_, e)| e.clone()).collect()
+    }
+}
+
+/// Row-major position `linear` as one index an axis.
+fn unravel(linear: &Dim, shape: &[Dim], extents: &Extents) -> Vec<Dim> {
+    let mut out = vec![Dim::zero(); shape.len()];
+    let mut stride = Dim::one();
+    for (n, dim) in shape.iter().enumerate().rev() {
+        if dim.is(1) {
+            continue;
+        }
+        let quotient = linear.floor_div(&stride, extents);
+        let outermost = shape[..n].iter().all(|d| d.is(1));
+        out[n] = if outermost {
+            quotient
+        } else {
+            quotient.modulo(dim, extents)
+        };
+        stride = stride * dim.clone();
+    }
+    out
+}
+
+/// One function to print.
+pub(crate) struct Function<'a> {
+    /// Its name: `epilogue`, `element`, `mask_mod`.
+    pub(crate) name: &'a str,
+    /// The argument's name, where the kernel hands a value over, and its WGSL type.
+    pub(crate) arg: Option<(&'a str, &'a str)>,
+    /// The index parameters and what they mean.
+    pub(crate) space: &'a IndexSpace,
+    /// What the function returns: [`wgsl_type`] of it is stored, so a bool becomes a `u32`.
+    pub(crate) result: Returns,
+    /// The value.
+    pub(crate) expr: &'a ScalarExpr,
+    /// The values that the loads refer to, by number.
+    pub(crate) operands: &'a [ValueId],
+}
+
+/// What a printed function returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Returns {
+    /// The stored form of an element: a bool as `0u` or `1u`.
+    Stored(DType),
+    /// A bool as such: of `mask_mod`.
+    Bool,
+}
+
+/// A length that the printed text reads from the kernel's uniform struct.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Field {
+    /// `dim_S`; starts with `dim_`, which no field of a kernel file does.
+    pub(crate) name: String,
+    /// Its value.
+    pub(crate) dim: Dim,
+    /// Whether it may be negative, and so is an `i32`.
+    pub(crate) signed: bool,
+}
+
+/// A tensor in `@group(1)`.
+#[derive(Debug, Clone)]
+struct Captured {
+    name: String,
+    dtype: DType,
+}
+
+/// The name that a captured tensor would like to have: from operand number, its type, and its load's index.
+pub(crate) type NameTensor = fn(usize, DType, &[Dim]) -> &'static str;
+
+/// A printed module.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Printed {
+    /// The WGSL, with import lines.
+    pub(crate) text: String,
+    /// Fields to append to the kernel's `Shape`, in order.
+    pub(crate) fields: Vec<Field>,
+    /// Tensors of `@group(1)`, binding 0 first.
+    pub(crate) captured: Vec<ValueId>,
+}
+
+/// Collects the functions of one `mods` module.
+pub(crate) struct Mods<'g> {
+    graph: &'g Graph,
+    kernel: &'static str,
+    name_tensor: NameTensor,
+    fields: Vec<Field>,
+    captured: IndexMap<ValueId, Captured>,
+    imports: IndexMap<&'static str, IndexSet<&'static str>>,
+    helpers: IndexSet<&'static str>,
+    functions: String,
+}
+
+impl<'g> Mods<'g> {
+    /// An empty module for `kernels/{kernel}.wgsl`.
+    pub(crate) fn new(graph: &'g Graph, kernel: &'static str, name_tensor: NameTensor) -> Self {
+        Self {
+            graph,
+            kernel,
+            name_tensor,
+            fields: Vec::new(),
+            captured: IndexMap::new(),
+            imports: IndexMap::new(),
+            helpers: IndexSet::new(),
+            functions: String::new(),
+        }
+    }
+
+    /// Prints one function.
+    ///
+    /// # Errors
+    /// Where the expression has an operation that no WGSL is known for.
+    pub(crate) fn function(&mut self, function: &Function<'_>) -> Result<(), Diagnostic> {
+        let mut body = Body::new(self, function);
+        let value = body.result()?;
+        let statements = std::mem::take(&mut body.statements);
+        let comment = self.comment(function);
+        let mut parameters: Vec<String> = function
+            .arg
+            .iter()
+            .map(|(name, ty)| format!("{name}: {ty}"))
+            .collect();
+        let indices = function.space.parameters.iter();
+        parameters.extend(indices.map(|(name, _)| format!("{name}: u32")));
+        let result = match function.result {
+            Returns::Stored(dtype) => wgsl_type(dtype),
+            Returns::Bool => "bool",
+        };
+        if !self.functions.is_empty() {
+            self.functions.push('\n');
+        }
+        self.functions.push_str(&format!(
+            "{comment}fn {}({}) -> {result} {{\n",
+            function.name,
+            parameters.join(", ")
+        ));
+        for statement in statements {
+            self.functions.push_str(&format!("    {statement}\n"));
+        }
+        self.functions.push_str(&format!("    return {value};\n}}\n"));
+        Ok(())
+    }
+
+    /// `// epilogue: gelu(acc + bias[n])`, wrapped.
+    fn comment(&self, function: &Function<'_>) -> String {
+        let space = function.space;
+        let text = function.expr.to_text(&Names {
+            operand: &|n| {
+                let base = layout::source_index(self.graph, function.operands[n]).0;
+                self.captured
+                    .get(&base)
+                    .map_or_else(|| format!("t{n}"), |c| c.name.clone())
+            },
+            index: &|n| match space.index.get(n as usize).and_then(Dim::as_index) {
+                Some(parameter) => space.parameters[parameter as usize].0.to_owned(),
+                None => format!("d{n}"),
+            },
+            arg: function.arg.map_or("arg", |(name, _)| name),
+        });
+        wrap(&format!("{}: {text}", function.name))
+    }
+
+    /// The module.
+    pub(crate) fn finish(mut self) -> Printed {
+        let mut text = String::new();
+        if !self.fields.is_empty() {
+            text.push_str(&format!(
+                "import package::kernels::{}::{{shape}};\n",
+                self.kernel
+            ));
+        }
+        self.imports.sort_keys();
+        for (module, names) in &mut self.imports {
+            names.sort();
+            let names: Vec<_> = names.iter().copied().collect();
+            text.push_str(&format!(
+                "import package::{module}::{{{}}};\n",
+                names.join(", ")
+            ));
+        }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        for (n, captured) in self.captured.values().enumerate() {
+            text.push_str(&format!(
+                "@group(1) @binding({n}) var<storage, read> {}: array<{}>;\n",
+                captured.name,
+                wgsl_type(captured.dtype)
+            ));
+        }
+        if !self.captured.is_empty() {
+            text.push('\n');
+        }
+        for helper in &self.helpers {
+            text.push_str(helper);
+            text.push('\n');
+        }
+        text.push_str(&self.functions);
+        Printed {
+            text,
+            fields: self.fields,
+            captured: self.captured.keys().copied().collect(),
+        }
+    }
+
+    fn import(&mut self, module: &'static str, name: &'static str) -> &'static str {
+        self.imports.entry(module).or_default().insert(name);
+        name
+    }
+
+    /// The name under which the buffer of `base` is bound.
+    fn capture(&mut self, base: ValueId, operand: usize, index: &[Dim]) -> String {
+        if let Some(known) = self.captured.get(&base) {
+            return known.name.clone();
+        }
+        let dtype = self.graph.ty(base).dtype;
+        let wanted = (self.name_tensor)(operand, dtype, index);
+        let taken = |name: &str| self.captured.values().any(|c| c.name == name);
+        let name = (1..)
+            .map(|n| {
+                if n == 1 {
+                    wanted.to_owned()
+                } else {
+                    format!("{wanted}{n}")
+                }
+            })
+            .find(|name| !taken(name))
+            .expect("endless");
+        let captured = Captured {
+            name: name.clone(),
+            dtype,
+        };
+        self.captured.insert(base, captured);
+        name
+    }
+
+    /// The field that holds a polynomial of lengths; whether it is an `i32`.
+    fn field(&mut self, dim: &Dim) -> Field {
+        if let Some(known) = self.fields.iter().find(|f| f.dim == *dim) {
+            return known.clone();
+        }
+        let stem = field_name(dim);
+        let name = (1..)
+            .map(|n| {
+                if n == 1 {
+                    stem.clone()
+                } else {
+                    format!("{stem}_{n}")
+                }
+            })
+            .find(|name| self.fields.iter().all(|f| f.name != *name))
+            .expect("endless");
+        let field = Field {
+            name,
+            dim: dim.clone(),
+            signed: !dim.is_nonneg(&Extents::none()),
+        };
+        self.fields.push(field.clone());
+        field
+    }
+}
+
+/// `64 * S` is `dim_64_S`, `N - M` is `dim_N_minus_M`.
+fn field_name(dim: &Dim) -> String {
+    let mut name = "dim".to_owned();
+    let text = dim.to_string().replace('+', " plus ");
+    let text = text.strip_prefix('-').map_or_else(
+        || text.replace(" - ", " minus "),
+        |rest| format!("minus {}", rest.replace(" - ", " minus ")),
+    );
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    for word in words.filter(|w| !w.is_empty()) {
+        name.push('_');
+        name.push_str(word.trim_matches('_'));
+    }
+    name
+}
+
+/// The type of a stored element; bools take a `u32` each.
+pub(crate) fn wgsl_type(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 | DType::F16 | DType::BF16 => "f32",
+        DType::I32 => "i32",
+        DType::U32 | DType::Bool => "u32",
+    }
+}
+
+/// A comment of lines of at most 110 columns, broken at spaces.
+fn wrap(text: &str) -> String {
+    let mut out = String::new();
+    let mut line = "//".to_owned();
+    for word in text.split(' ') {
+        if line.len() + word.len() > 108 && line.len() > 4 {
+            out.push_str(&line);
+            out.push('\n');
+            line = "//    ".to_owned();
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    out + &line + "\n"
+}
+
+/// One function body while it is printed: statements in front, expressions as text.
+struct Body<'m, 'g> {
+    mods: &'m mut Mods<'g>,
+    expr: &'m ScalarExpr,
+    operands: &'m [ValueId],
+    space: &'m IndexSpace,
+    arg: Option<&'m str>,
+    returns: Returns,
+    statements: Vec<String>,
+    /// Names of statements by what they are equal to.
+    known: HashMap<String, String>,
+    counts: HashMap<&'static str, usize>,
+    /// Index variables that are clamped values, behind the logical and the parameters' ones.
+    clamped: Vec<(String, Dim)>,
+    /// Names of expression nodes that have a statement.
+    bound: Vec<Option<String>>,
+    uses: Vec<usize>,
+}
+
+impl<'m, 'g> Body<'m, 'g> {
+    fn new(mods: &'m mut Mods<'g>, function: &Function<'m>) -> Self {
+        let count = function.expr.nodes().len();
+        let mut uses = vec![0; count];
+        for node in function.expr.nodes() {
+            for operand in node.operands() {
+                uses[operand.index()] += 1;
+            }
+        }
+        Self {
+            mods,
+            expr: function.expr,
+            operands: function.operands,
+            space: function.space,
+            arg: function.arg.map(|(name, _)| name),
+            returns: function.result,
+            statements: Vec::new(),
+            known: HashMap::new(),
+            counts: HashMap::new(),
+            clamped: Vec::new(),
+            bound: vec![None; count],
+            uses,
+        }
+    }
+
+    /// A statement `let {prefix}{n} = {value};`, or the one there is for that value.
+    fn bind(&mut self, prefix: &'static str, value: String) -> String {
+        if let Some(name) = self.known.get(&value) {
+            return name.clone();
+        }
+        let count = self.counts.entry(prefix).or_insert(0);
+        let name = format!("{prefix}{count}");
+        *count += 1;
+        self.statements.push(format!("let {name} = {value};"));
+        self.known.insert(value, name.clone());
+        name
+    }
+
+    /// Extents of the logical index variables, then of the clamped ones.
+    fn logical_extents(&self) -> Extents {
+        let clamped = self.clamped.iter().map(|(_, extent)| extent.clone());
+        Extents::new(self.space.logical.iter().cloned().chain(clamped).collect())
+    }
+
+    /// Extents of the parameters, then of the clamped variables.
+    fn parameter_extents(&self) -> Extents {
+        let mut extents = self.space.parameter_extents();
+        extents.extend(self.clamped.iter().map(|(_, extent)| extent.clone()));
+        Extents::new(extents)
+    }
+
+    /// The polynomial over logical and clamped variables, over parameters and clamped ones.
+    fn over_parameters(&self, dim: &Dim) -> Dim {
+        let (logical, parameters) = (self.space.logical.len(), self.space.parameters.len());
+        dim.substitute(&self.parameter_extents(), &|atom| match atom {
+            Atom::Index(n) => Some(match self.space.index.get(*n as usize) {
+                Some(index) => index.clone(),
+                None => {
+                    let clamped = *n as usize - logical;
+                    Dim::index(u32::try_from(parameters + clamped).expect("few indices"))
+                }
+            }),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

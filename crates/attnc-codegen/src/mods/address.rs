@@ -1,0 +1,115 @@
+//! Loads: where an operand's element lies in its buffer.
+//!
+//! The operand's views are polynomials already ([`layout::flat_index`]). Putting the load's index into them
+//! and simplifying with the extents gives one polynomial, in which a reshape, a transpose or a merge of axes
+//! costs nothing.
+
+use super::poly::{Int, Over};
+use super::{Body, literal};
+use attnc_ir::scalar::{ExprId, Scalar};
+use attnc_ir::{Atom, DType, Diagnostic, Dim, Op, layout};
+
+impl Body<'_, '_> {
+    /// An element of operand `operand`; whether the text is a single operand.
+    pub(super) fn load(
+        &mut self,
+        operand: usize,
+        index: &[ExprId],
+    ) -> Result<(String, bool), Diagnostic> {
+        let value = self.operands[operand];
+        if let Some(literal) = self.one_element(value) {
+            return Ok((literal, true));
+        }
+        let shape = self.mods.graph.ty(value).shape.clone();
+        let mut inside = true;
+        let mut index_of_axis = Vec::with_capacity(index.len());
+        for (&id, size) in index.iter().zip(&shape) {
+            let (poly, proved) = self.axis_index(id, size)?;
+            index_of_axis.push(poly);
+            inside &= proved;
+        }
+        let (base, flat) = layout::flat_index(self.mods.graph, value);
+        let extents = self.logical_extents();
+        let logical = flat.substitute(&extents, &|atom| match atom {
+            Atom::Index(n) => Some(index_of_axis[*n as usize].clone()),
+            _ => None,
+        });
+        let name = self.mods.capture(base, operand, &index_of_axis);
+        let address = self.over_parameters(&logical);
+        let (mut text, _) = self.poly(&address, Int::U32, Over::Parameters);
+        let last = self.mods.graph.ty(base).elements() - Dim::one();
+        if !inside && !last.is_nonneg(&extents) {
+            // Clamping to an empty axis leaves no valid index; every buffer has a first element.
+            let last = last.maximum(&Dim::zero(), &attnc_ir::Extents::none());
+            text = format!("min({text}, {})", self.lengths(&last, Int::U32));
+        }
+        if text.len() > 40 {
+            text = self.bind("at", text);
+        }
+        Ok(match self.mods.graph.ty(base).dtype {
+            DType::Bool => (format!("{name}[{text}] != 0u"), false),
+            _ => (format!("{name}[{text}]"), true),
+        })
+    }
+
+    /// A constant of one element needs no buffer.
+    fn one_element(&mut self, value: attnc_ir::ValueId) -> Option<String> {
+        let (base, _) = layout::source_index(self.mods.graph, value);
+        let Op::Constant(data) = &self.mods.graph.node(base).op else {
+            return None;
+        };
+        if data.len() != 1 {
+            return None;
+        }
+        let number = data.splat_f64()?;
+        #[expect(clippy::cast_possible_truncation, reason = "the stored values are of 32 bits")]
+        Some(match data.dtype {
+            DType::F32 | DType::F16 | DType::BF16 => self.float(number as f32),
+            DType::I32 => literal::int(number as i64),
+            DType::U32 => format!("{}u", number as i64),
+            DType::Bool => (number != 0.0).to_string(),
+        })
+    }
+
+    /// One index of a load as a polynomial over logical and clamped variables, and whether it is provably
+    /// inside `0 <= index < size` without clamping.
+    fn axis_index(&mut self, id: ExprId, size: &Dim) -> Result<(Dim, bool), Diagnostic> {
+        if size.is(1) {
+            return Ok((Dim::zero(), true));
+        }
+        let text = match self.expr.node(id) {
+            Scalar::Int(dim) => {
+                let extents = self.logical_extents();
+                if dim.is_nonneg(&extents) && dim.is_below(size, &extents) {
+                    return Ok((dim.clone(), true));
+                }
+                self.wrapping(&dim.clone())
+            }
+            _ => match self.expr.dtype(id) {
+                DType::U32 => self.value(id)?.0,
+                _ => format!("u32({})", self.value(id)?.0),
+            },
+        };
+        let last = self.lengths(&(size.clone() - Dim::one()), Int::U32);
+        let name = self.bind("clamped", format!("min({text}, {last})"));
+        let known = self.clamped.iter().position(|(n, _)| *n == name);
+        let at = known.unwrap_or_else(|| {
+            self.clamped.push((name, size.clone()));
+            self.clamped.len() - 1
+        });
+        let number = u32::try_from(self.space.logical.len() + at).expect("few indices");
+        Ok((Dim::index(number), false))
+    }
+
+    /// A polynomial that may be negative, as a u32 that then is large.
+    fn wrapping(&mut self, dim: &Dim) -> String {
+        let quotients = dim
+            .terms()
+            .any(|(_, m)| m.iter().any(|(a, _)| !matches!(a, Atom::Sym(_) | Atom::Index(_))));
+        if quotients {
+            format!("u32({})", self.poly(dim, Int::I32, Over::Logical).0)
+        } else {
+            self.poly(dim, Int::U32, Over::Logical).0
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Values: the operations of a scalar expression as WGSL.
+//!
+//! A value that is used twice, or whose text grows long, gets a statement of its own. `select` evaluates both
+//! sides, which is safe since every load is in bounds. Comparisons of indices are made on sides that are not
+//! negative: `kv_idx <= q_idx + N - M` prints as `kv_idx + M <= q_idx + N`.
+
+use super::poly::{Int, Over};
+use super::{Body, Returns, literal};
+use attnc_ir::scalar::{ExprId, Scalar};
+use attnc_ir::{Atom, BinaryOp, CompareOp, DType, Diagnostic, Dim, UnaryOp};
+
+/// Text longer than this gets a statement of its own.
+const LONG: usize = 72;
+
+const MOD_FLOAT: &str = "\
+// Remainder with the sign of the divisor.
+fn mod_float(x: f32, y: f32) -> f32 {
+    return x - y * floor(x / y);
+}
+";
+
+const MOD_INT: &str = "\
+// Remainder with the sign of the divisor.
+fn mod_int(x: i32, y: i32) -> i32 {
+    let r = x % y;
+    return r + select(0, y, r != 0 && (r < 0) != (y < 0));
+}
+";
+
+const SOFTPLUS: &str = "\
+// log(1 + e^x) without overflow.
+fn softplus(x: f32) -> f32 {
+    return max(x, 0.0) + log(1.0 + exp(-abs(x)));
+}
+";
+
+const SIGMOID: &str = "\
+// 1 / (1 + e^-x) without overflow.
+fn sigmoid(x: f32) -> f32 {
+    let e = exp(-abs(x));
+    return select(e, 1.0, x >= 0.0) / (1.0 + e);
+}
+";
+
+/// Text, and whether it is a single operand.
+type Text = (String, bool);
+
+impl Body<'_, '_> {
+    /// The value that the function returns.
+    pub(super) fn result(&mut self) -> Result<String, Diagnostic> {
+        let root = self.expr.root();
+        let (text, _) = self.value(root)?;
+        if matches!(self.expr.node(root), Scalar::Arg) {
+            return Ok(text); // handed through as it is stored
+        }
+        let found = self.expr.dtype(root);
+        let fits = match self.returns {
+            Returns::Bool => found == DType::Bool,
+            Returns::Stored(to) => found == to || (found.is_float() && to.is_float()),
+        };
+        if !fits {
+            return Err(unsupported(format!(
+                "an expression of type {found} where {:?} is stored",
+                self.returns
+            )));
+        }
+        Ok(match self.returns {
+            Returns::Stored(DType::Bool) => format!("select(0u, 1u, {text})"),
+            _ => text,
+        })
+    }
+
+    /// A float literal.
+    pub(super) fn float(&mut self, value: f32) -> String {
+        if let Some(bits) = literal::not_finite(value) {
+            self.mods.import("lib::float_bits", "float_bits");
+            return bits;
+        }
+        literal::finite(value)
+    }
+
+    /// The value of a node.
+    pub(super) fn value(&mut self, id: ExprId) -> Result<Text, Diagnostic> {
+        if let Some(name) = &self.bound[id.index()] {
+            return Ok((name.clone(), true));
+        }
+        let (text, atom) = self.text(id)?;
+        let literal = matches!(
+            self.expr.node(id),
+            Scalar::Int(_) | Scalar::Float(_) | Scalar::Bool(_) | Scalar::Arg
+        );
+        let shared = self.uses[id.index()] > 1 || text.len() > LONG;
+        if literal || !shared || (id == self.expr.root() && self.uses[id.index()] == 0) {
+            return Ok((text, atom));
+        }
+        let prefix = match self.expr.dtype(id) {
+            DType::Bool => "is",
+            DType::I32 | DType::U32 => "n",
+            _ => "v",
+        };
+        let name = self.bind(prefix, text);
+        self.bound[id.index()] = Some(name.clone());
+        Ok((name, true))
+    }
+
+    /// The value as the operand of an operator.
+    fn operand_value(&mut self, id: ExprId) -> Result<String, Diagnostic> {
+        Ok(match self.value(id)? {
+            (text, true) if !text.starts_with('-') => text,
+            (text, _) => format!("({text})"),
+        })
+    }
+
+    fn text(&mut self, id: ExprId) -> Result<Text, Diagnostic> {
+        Ok(match self.expr.node(id).clone() {
+            Scalar::Int(dim) => self.int(&dim),
+            Scalar::Float(bits) => (self.float(f32::from_bits(bits)), true),
+            Scalar::Bool(b) => (b.to_string(), true),
+            Scalar::Arg => match self.arg {
+                Some(name) => (name.to_owned(), true),
+                None => return Err(unsupported("an argument where there is none".to_owned())),
+            },
+            Scalar::Load { operand, index } => self.load(operand, &index)?,
+            Scalar::Unary(op, a) => self.unary(op, a)?,
+            Scalar::Binary(op, a, b) => self.binary(op, a, b)?,
+            Scalar::Compare(op, a, b) => self.compare(op, a, b)?,
+            Scalar::Select(c, a, b) => {
+                let (c, a, b) = (self.value(c)?.0, self.value(a)?.0, self.value(b)?.0);
+                (format!("select({b}, {a}, {c})"), true)
+            }
+            Scalar::Cast(to, a) => self.cast(to, a)?,
+        })
+    }
+
+    /// An i32 polynomial; computed in u32 where it cannot be negative.
+    fn int(&mut self, dim: &Dim) -> Text {
+        if dim.as_const().is_none() && dim.is_nonneg(&self.logical_extents()) {
+            let (text, _) = self.poly(dim, Int::U32, Over::Logical);
+            return (format!("i32({text})"), true);
+        }
+        self.poly(dim, Int::I32, Over::Logical)
+    }
+
+    fn unary(&mut self, op: UnaryOp, a: ExprId) -> Result<Text, Diagnostic> {
+        let dtype = self.expr.dtype(a);
+        let float = dtype.is_float();
+        let x = self.value(a)?.0;
+        let call = |name: &str| (format!("{name}({x})"), true);
+        Ok(match op {
+            UnaryOp::Neg if dtype != DType::Bool => (format!("-{}", self.operand_value(a)?), false),
+            UnaryOp::Not if dtype == DType::Bool => (format!("!{}", self.operand_value(a)?), true),
+            UnaryOp::Abs if dtype != DType::Bool => call("abs"),
+            UnaryOp::Sign if float || dtype == DType::I32 => call("sign"),
+            UnaryOp::Relu if float => (format!("max({x}, 0.0)"), true),
+            UnaryOp::Relu if dtype == DType::I32 => (format!("max({x}, 0i)"), true),
+            UnaryOp::Sqrt if float => call("sqrt"),
+            UnaryOp::Rsqrt if float => call("inverseSqrt"),
+            UnaryOp::Reciprocal if float => (format!("1.0 / {}", self.operand_value(a)?), false),
+            UnaryOp::Exp if float => call("exp"),
+            UnaryOp::Log if float => call("log"),
+            UnaryOp::Sin if float => call("sin"),
+            UnaryOp::Cos if float => call("cos"),
+            UnaryOp::Floor if float => call("floor"),
+            UnaryOp::Ceil if float => call("ceil"),
+            UnaryOp::Round if float => call("round"),
+            UnaryOp::Tanh if float => call(self.mods.import("lib::stable_tanh", "stable_tanh")),
+            UnaryOp::Erf if float => call(self.mods.import("lib::erf", "erf")),
+            UnaryOp::Gelu if float => call(self.mods.import("lib::gelu", "gelu")),
+            UnaryOp::GeluTanh if float => call(self.mods.import("lib::gelu", "gelu_tanh")),
+            UnaryOp::Sigmoid if float => {
+                self.mods.helpers.insert(SIGMOID);
+                call("sigmoid")
+            }
+            UnaryOp::Silu if float => {
+                self.mods.helpers.insert(SIGMOID);
+                let factor = self.operand_value(a)?;
+                (format!("{factor} * sigmoid({x})"), false)
+            }
+            UnaryOp::Softplus if float => {
+                self.mods.helpers.insert(SOFTPLUS);
+                call("softplus")
+            }
+            // WGSL may assume that there is no NaN and no infinity: only the bits tell.
+            UnaryOp::IsNan if float => (
+                format!("(bitcast<u32>({x}) & 0x7fffffffu) > 0x7f800000u"),
+                false,
+            ),
+            UnaryOp::IsInf if float => (
+                format!("(bitcast<u32>({x}) & 0x7fffffffu) == 0x7f800000u"),
+                false,
+            ),
+            _ => return Err(unsupported(format!("`{}` of a {dtype}", op.name()))),
+        })
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: ExprId, b: ExprId) -> Result<Text, Diagnostic> {
+        let dtype = self.expr.dtype(a);
+        let number = dtype != DType::Bool;
+        let symbol = match op {
+            BinaryOp::Add if number => "+",
+            BinaryOp::Sub if number => "-",
+            BinaryOp::Mul if number => "*",
+            BinaryOp::Div if number => "/",
+            BinaryOp::Rem if number => "%",
+            BinaryOp::Mod if dtype == DType::U32 => "%",
+            // Not `&&`: both sides are cheap, and a branch is not.
+            BinaryOp::And => "&",
+            BinaryOp::Or => "|",
+            BinaryOp::Xor if number => "^",
+            BinaryOp::Xor => "!=",
+            _ => {
+                let (x, y) = (self.value(a)?.0, self.value(b)?.0);
+                let name = match op {
+                    BinaryOp::Min if number => "min",
+                    BinaryOp::Max if number => "max",
+                    BinaryOp::Pow if dtype.is_float() => self.mods.import("lib::power", "power"),
+                    BinaryOp::Mod if dtype.is_float() => {
+                        self.mods.helpers.insert(MOD_FLOAT);
+                        "mod_float"
+                    }
+                    BinaryOp::Mod if dtype == DType::I32 => {
+                        self.mods.helpers.insert(MOD_INT);
+                        "mod_int"
+                    }
+                    _ => return Err(unsupported(format!("`{}` of two {dtype}", op.name()))),
+                };
+                return Ok((format!("{name}({x}, {y})"), true));
+            }
+        };
+        let left = self.chain(op, a)?;
+        let product = matches!(op, BinaryOp::Add | BinaryOp::Sub) && self.is_inline_product(b);
+        let right = if product {
+            self.value(b)?.0
+        } else {
+            self.operand_value(b)?
+        };
+        Ok((format!("{left} {symbol} {right}"), false))
+    }
+
+    /// The left operand: `a + b + c` needs no parentheses, nor do products in a sum.
+    fn chain(&mut self, op: BinaryOp, id: ExprId) -> Result<String, Diagnostic> {
+        let unbound = self.bound[id.index()].is_none() && self.uses[id.index()] <= 1;
+        let same = matches!(
+            (op, self.expr.node(id)),
+            (
+                BinaryOp::Add | BinaryOp::Sub,
+                Scalar::Binary(BinaryOp::Add | BinaryOp::Sub, ..)
+            ) | (BinaryOp::Mul | BinaryOp::Div, Scalar::Binary(BinaryOp::Mul | BinaryOp::Div, ..))
+                | (
+                    BinaryOp::Add | BinaryOp::Sub,
+                    Scalar::Binary(BinaryOp::Mul | BinaryOp::Div, ..)
+                )
+                | (BinaryOp::And, Scalar::Binary(BinaryOp::And, ..))
+                | (BinaryOp::Or, Scalar::Binary(BinaryOp::Or, ..))
+        );
+        if same && unbound {
+            return Ok(self.value(id)?.0);
+        }
+        self.operand_value(id)
+    }
+
+    fn is_inline_product(&self, id: ExprId) -> bool {
+        matches!(
+            self.expr.node(id),
+            Scalar::Binary(BinaryOp::Mul | BinaryOp::Div, ..)
+        ) && self.bound[id.index()].is_none()
+            && self.uses[id.index()] <= 1
+    }
+
+    fn compare(&mut self, op: CompareOp, a: ExprId, b: ExprId) -> Result<Text, Diagnostic> {
+        let symbol = match op {
+            CompareOp::Eq => "==",
+            CompareOp::Ne => "!=",
+            CompareOp::Lt => "<",
+            CompareOp::Le => "<=",
+            CompareOp::Gt => ">",
+            CompareOp::Ge => ">=",
+        };
+        if let (Scalar::Int(x), Scalar::Int(y)) = (self.expr.node(a), self.expr.node(b))
+            && plain(x)
+            && plain(y)
+        {
+            let ((x, minus_x), (y, minus_y)) = (split_signs(x), split_signs(y));
+            let (left, _) = self.poly(&(x + minus_y), Int::U32, Over::Logical);
+            let (right, _) = self.poly(&(y + minus_x), Int::U32, Over::Logical);
+            return Ok((format!("{left} {symbol} {right}"), false));
+        }
+        let ordered = !matches!(op, CompareOp::Eq | CompareOp::Ne);
+        if ordered && self.expr.dtype(a) == DType::Bool {
+            let (x, y) = (self.value(a)?.0, self.value(b)?.0);
+            return Ok((format!("u32({x}) {symbol} u32({y})"), false));
+        }
+        let (x, y) = (self.operand_value(a)?, self.operand_value(b)?);
+        Ok((format!("{x} {symbol} {y}"), false))
+    }
+
+    fn cast(&mut self, to: DType, a: ExprId) -> Result<Text, Diagnostic> {
+        let from = self.expr.dtype(a);
+        if let (Scalar::Int(dim), true) = (self.expr.node(a).clone(), to.is_float())
+            && dim.is_nonneg(&self.logical_extents())
+        {
+            let (text, _) = self.poly(&dim, Int::U32, Over::Logical);
+            return Ok((format!("f32({text})"), true));
+        }
+        let x = self.value(a)?.0;
+        Ok(match (from, to) {
+            (DType::Bool, DType::I32) => (format!("select(0i, 1i, {x})"), true),
+            (DType::Bool, DType::U32) => (format!("select(0u, 1u, {x})"), true),
+            (DType::Bool, _) => (format!("select(0.0, 1.0, {x})"), true),
+            (DType::I32, DType::Bool) => (format!("{} != 0i", self.operand_value(a)?), false),
+            (DType::U32, DType::Bool) => (format!("{} != 0u", self.operand_value(a)?), false),
+            (_, DType::Bool) => (format!("{} != 0.0", self.operand_value(a)?), false),
+            (_, DType::I32) => (format!("i32({x})"), true),
+            (_, DType::U32) => (format!("u32({x})"), true),
+            (_, DType::F32 | DType::F16 | DType::BF16) => (format!("f32({x})"), true),
+        })
+    }
+}
+
+/// Whether there is nothing but indices and lengths in it, which are never negative.
+fn plain(dim: &Dim) -> bool {
+    dim.terms()
+        .all(|(_, m)| m.iter().all(|(a, _)| matches!(a, Atom::Sym(_) | Atom::Index(_))))
+}
+
+/// The polynomial as a difference of two without negative terms.
+fn split_signs(dim: &Dim) -> (Dim, Dim) {
+    let (mut plus, mut minus) = (Dim::zero(), Dim::zero());
+    for (coefficient, monomial) in dim.terms() {
+        let mut term = Dim::from(coefficient.saturating_abs());
+        for (atom, power) in monomial {
+            let atom = match atom {
+                Atom::Sym(name) => Dim::sym(name),
+                Atom::Index(n) => Dim::index(*n),
+                _ => unreachable!("plain polynomials only"),
+            };
+            for _ in 0..*power {
+                term = term * atom.clone();
+            }
+        }
+        if coefficient > 0 {
+            plus = plus + term;
+        } else {
+            minus = minus + term;
+        }
+    }
+    (plus, minus)
+}
+
+fn unsupported(what: String) -> Diagnostic {
+    Diagnostic::error(
+        "unsupported-scalar",
+        format!("{what} has no WGSL form"),
+    )
+    .note("write it with other operations, or run it on the CPU backend")
+}

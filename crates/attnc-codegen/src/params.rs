@@ -1,0 +1,58 @@
+//! Prints the `params` module: element types and the size of a workgroup.
+//!
+//! ```wgsl
+//! // params: f32, workgroups of 32
+//!
+//! alias elem = f32;
+//!
+//! const WORKGROUP_SIZE: u32 = 32u;
+//! ```
+//!
+//! On entry: aliases a kernel's file imports. On exit: a module that declares these and `WORKGROUP_SIZE`.
+
+use attnc_plan::DeviceProfile;
+
+/// Invocations of a workgroup where nothing is known of the device's subgroups: most GPUs run 32 at once.
+const UNKNOWN_SUBGROUP: u32 = 32;
+
+/// Invocations of a workgroup of kernels that share nothing between invocations: one subgroup, so that
+/// small problems spread over all cores and no lane is idle.
+pub(crate) fn workgroup_size(profile: &DeviceProfile) -> u32 {
+    let subgroup = profile
+        .features
+        .subgroups
+        .map_or(UNKNOWN_SUBGROUP, |sizes| sizes.max);
+    let limits = &profile.limits;
+    subgroup
+        .min(limits.invocations)
+        .min(limits.workgroup_size[0])
+        .max(1)
+}
+
+/// The module, with `aliases` as `(name, type)`.
+pub(crate) fn print(aliases: &[(&str, &str)], workgroup_size: u32) -> String {
+    let mut text = format!("// params: workgroups of {workgroup_size}\n\n");
+    for (name, ty) in aliases {
+        text.push_str(&format!("alias {name} = {ty};\n"));
+    }
+    text.push_str(&format!(
+        "\nconst WORKGROUP_SIZE: u32 = {workgroup_size}u;\n"
+    ));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use attnc_plan::SubgroupSizes;
+
+    #[test]
+    fn a_workgroup_is_one_subgroup_within_the_limits() {
+        let mut profile = DeviceProfile::webgpu();
+        assert_eq!(workgroup_size(&profile), 32);
+        profile.features.subgroups = Some(SubgroupSizes { min: 8, max: 8 });
+        assert_eq!(workgroup_size(&profile), 8);
+        profile.limits.invocations = 4;
+        assert_eq!(workgroup_size(&profile), 4);
+    }
+}

@@ -1,0 +1,266 @@
+//! Every kernel links and validates with its tiles and with the hand-written mods.
+
+use attnc_codegen::link::{Linked, Linker};
+use attnc_codegen::micro::{Access, AttentionTile, LeftLoad, MatmulTile, RightLoad};
+use attnc_codegen::validate::{Report, validate};
+
+use crate::linker;
+
+fn report(linked: &Linked) -> Report {
+    validate(linked).unwrap_or_else(|error| panic!("{error}\n{}", linked.source))
+}
+
+fn attention(tile: &AttentionTile, score: &str, mask: &str) -> Linked {
+    linker("flash_attention_fwd_rows")
+        .module("micro", &tile.print().unwrap())
+        .module_file("mods", score)
+        .module_file("mods", mask)
+        .link()
+        .unwrap()
+}
+
+fn with_mods(linker: Linker, mods: &str) -> Report {
+    report(&linker.module_file("mods", mods).link().unwrap())
+}
+
+#[test]
+fn attention_tiles_of_every_kind_are_valid() {
+    for dim in [1, 3, 4, 15, 32, 64, 80, 128, 256] {
+        for rows in 1..=4 {
+            let linked = attention(
+                &AttentionTile::contiguous(rows, dim),
+                "mods/score_identity",
+                "mods/mask_causal",
+            );
+            let report = report(&linked);
+            assert_eq!(report.entry_point, "flash_attention_fwd_rows");
+            assert_eq!(report.workgroup_bytes, 0);
+            let names: Vec<_> = report
+                .bindings
+                .iter()
+                .map(|binding| binding.name.as_str())
+                .collect();
+            assert_eq!(names, ["shape", "q", "k", "v", "o"]);
+            assert_eq!(report.bindings[0].min_size, 26 * 4);
+            assert_eq!(
+                report.bindings[1].min_size,
+                if dim % 4 == 0 { 16 } else { 4 }
+            );
+        }
+    }
+}
+
+#[test]
+fn attention_operands_may_differ_in_access_and_dims() {
+    let mut tile = AttentionTile::contiguous(2, 32);
+    (tile.v_dim, tile.v, tile.o, tile.masked) = (10, Access::Scalar, Access::Scalar, false);
+    let linked = attention(&tile, "mods/score_identity", "mods/mask_none");
+    let report = report(&linked);
+    let sizes: Vec<_> = report
+        .bindings
+        .iter()
+        .map(|binding| binding.min_size)
+        .collect();
+    assert_eq!(sizes, [104, 16, 16, 4, 4]);
+    assert!(
+        !linked.source.contains("select(vec4<f32>()"),
+        "an unmasked tile selects nothing"
+    );
+}
+
+#[test]
+fn the_hand_written_mods_are_valid() {
+    let tile = AttentionTile::contiguous(4, 32);
+    for score in [
+        "mods/score_identity",
+        "mods/score_softcap",
+        "mods/score_alibi",
+    ] {
+        for mask in [
+            "mods/mask_none",
+            "mods/mask_causal",
+            "mods/mask_sliding_window",
+        ] {
+            report(&attention(&tile, score, mask));
+        }
+    }
+    let padding = report(&attention(
+        &tile,
+        "mods/score_identity",
+        "mods/mask_padding",
+    ));
+    assert_eq!(
+        padding
+            .bindings
+            .iter()
+            .filter(|binding| binding.group == 1)
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn matmul_tiles_of_every_kind_are_valid() {
+    let a_element = "import package::kernels::matmul_rows::{a};\n\
+        fn a_element(b0: u32, b1: u32, m: u32, k: u32) -> f32 { return f32(a[m + k]); }\n";
+    let b_element =
+        "fn b_element(b0: u32, b1: u32, k: u32, n: u32) -> f32 { return f32(k + n); }\n";
+    let lefts = [LeftLoad::KVec4, LeftLoad::Scalar, LeftLoad::Element];
+    let rights = [
+        RightLoad::NVec4,
+        RightLoad::KVec4,
+        RightLoad::Scalar,
+        RightLoad::Element,
+    ];
+    for (rows, columns) in [(1, 4), (2, 8), (4, 12), (8, 16)] {
+        for (a, b) in lefts
+            .into_iter()
+            .flat_map(|a| rights.into_iter().map(move |b| (a, b)))
+        {
+            for (c, k_tail) in [(Access::Vec4, false), (Access::Scalar, true)] {
+                let by_k = a == LeftLoad::KVec4 || b == RightLoad::KVec4;
+                let tile = MatmulTile {
+                    rows,
+                    columns,
+                    a,
+                    b,
+                    c,
+                    k_tail: k_tail && !by_k,
+                };
+                let linked = linker("matmul_rows")
+                    .module("micro", &tile.print().unwrap())
+                    .module(
+                        "mods",
+                        if a == LeftLoad::Element {
+                            a_element
+                        } else {
+                            ""
+                        },
+                    )
+                    .module(
+                        "mods",
+                        if b == RightLoad::Element {
+                            b_element
+                        } else {
+                            ""
+                        },
+                    )
+                    .module_file("mods", "mods/matmul_epilogue_bias_gelu")
+                    .link()
+                    .unwrap();
+                let names: Vec<_> = report(&linked)
+                    .bindings
+                    .into_iter()
+                    .map(|binding| binding.name)
+                    .collect();
+                let expected = ["shape", "a", "b", "c", "bias"];
+                let without_b = b == RightLoad::Element; // b_element above reads no binding
+                let expected: Vec<_> = expected
+                    .into_iter()
+                    .filter(|name| *name != "b" || !without_b)
+                    .collect();
+                assert_eq!(names, expected, "{tile:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn row_and_pointwise_kernels_are_valid() {
+    for kernel in [
+        "softmax_rows",
+        "log_softmax_rows",
+        "layer_norm_rows",
+        "rms_norm_rows",
+        "scan_rows",
+    ] {
+        for mods in ["mods/rows_identity", "mods/rows_residual_affine"] {
+            assert_eq!(with_mods(linker(kernel), mods).entry_point, kernel);
+        }
+    }
+    for combine in ["sum", "mean", "max", "min", "prod"] {
+        let linker =
+            linker("reduce_rows").module_file("combine", &format!("mods/reduce_{combine}"));
+        with_mods(linker, "mods/rows_identity");
+    }
+    with_mods(linker("pointwise"), "mods/element_add");
+    with_mods(linker("pointwise"), "mods/element_gather_rows");
+    with_mods(linker("pointwise_vec4"), "mods/element4_add");
+}
+
+#[test]
+fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
+    // A new kernel must come with a test that validates it.
+    let tested = [
+        "flash_attention_fwd_rows",
+        "layer_norm_rows",
+        "log_softmax_rows",
+        "matmul_rows",
+        "pointwise",
+        "pointwise_vec4",
+        "reduce_rows",
+        "rms_norm_rows",
+        "scan_rows",
+        "softmax_rows",
+    ];
+    let kernels: Vec<_> = attnc_shaders::CATALOGUE
+        .iter()
+        .filter_map(|file| file.name.strip_prefix("kernels/"))
+        .collect();
+    assert_eq!(kernels, tested);
+}
+
+#[test]
+fn the_catalogue_lists_every_file_once_and_sorted() {
+    assert!(attnc_shaders::CATALOGUE.is_sorted_by(|a, b| a.name < b.name));
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shaders");
+    for folder in ["kernels", "lib", "mods", "params"] {
+        for entry in std::fs::read_dir(format!("{root}/{folder}")).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let path = format!("{folder}/{}", name.trim_end_matches(".wgsl"));
+            assert!(
+                attnc_shaders::find(&path).is_some(),
+                "{path}.wgsl is not in the catalogue"
+            );
+        }
+    }
+}
+
+#[test]
+fn refuses_impossible_tiles_with_every_reason() {
+    let mut tile = AttentionTile::contiguous(5, 0);
+    tile.v_dim = 257;
+    let problems = tile.print().unwrap_err().problems;
+    assert_eq!(problems.len(), 5, "{problems:?}"); // rows, two dims, and vectors for v and o of 257 columns
+    assert!(problems[0].contains("rows: expected 1 to 4, found 5"));
+
+    let (a, b) = (LeftLoad::KVec4, RightLoad::NVec4);
+    let tile = MatmulTile {
+        rows: 0,
+        columns: 6,
+        a,
+        b,
+        c: Access::Vec4,
+        k_tail: true,
+    };
+    assert_eq!(tile.print().unwrap_err().problems.len(), 3);
+}
+
+#[test]
+fn printed_lines_are_short_and_the_same_each_time() {
+    let tile = AttentionTile::contiguous(4, 64);
+    let text = tile.print().unwrap();
+    assert_eq!(text, tile.print().unwrap());
+    let matmul = MatmulTile {
+        rows: 8,
+        columns: 16,
+        a: LeftLoad::Scalar,
+        b: RightLoad::Scalar,
+        c: Access::Scalar,
+        k_tail: true,
+    };
+    for line in text.lines().chain(matmul.print().unwrap().lines()) {
+        assert!(line.len() <= 180, "{line}");
+        assert!(!line.ends_with(' '), "{line:?}");
+    }
+}
