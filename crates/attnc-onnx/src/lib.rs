@@ -1,3 +1,140 @@
 //! ONNX models to attnc graphs.
+//!
+//! Importing *executes* the model as far as it can be known without data: the arithmetic on shapes that
+//! exporters write out (`Shape`, `Gather`, `Concat`, `Range`, …) is carried out on lengths, as polynomials
+//! over the names that the file gives to the axes of its inputs. None of it is left in the graph.
+//!
+//! ```
+//! use attnc_onnx::proto::{data_type, *};
+//! use prost::Message;
+//!
+//! let port = |name: &str| ValueInfoProto {
+//!     name: name.into(),
+//!     r#type: Some(TypeProto {
+//!         tensor_type: Some(TensorTypeProto {
+//!             elem_type: data_type::FLOAT,
+//!             shape: Some(TensorShapeProto {
+//!                 dim: vec![DimensionProto { dim_param: Some("batch".into()), ..Default::default() }],
+//!             }),
+//!         }),
+//!         ..Default::default()
+//!     }),
+//! };
+//! let model = ModelProto {
+//!     opset_import: vec![OperatorSetIdProto { version: 17, ..Default::default() }],
+//!     graph: Some(GraphProto {
+//!         node: vec![NodeProto {
+//!             op_type: "Tanh".into(),
+//!             input: vec!["x".into()],
+//!             output: vec!["y".into()],
+//!             ..Default::default()
+//!         }],
+//!         input: vec![port("x")],
+//!         output: vec![port("y")],
+//!         ..Default::default()
+//!     }),
+//!     ..Default::default()
+//! };
+//! let import = attnc_onnx::import_bytes(model.encode_to_vec().into(), None).unwrap();
+//! assert_eq!(import.inputs[0].elem_type, "float");
+//! assert_eq!(import.graph.ty(import.graph.outputs()[0].1).to_string(), "f32[batch]");
+//! ```
+//!
+//! Invariant: a graph that comes out verifies; whatever goes in, there is no panic and no allocation that
+//! the size of the input does not account for.
 
+mod attrs;
+mod call;
+mod context;
+mod dims;
+mod error;
+mod eval;
+mod file;
+mod model;
+mod ops;
+mod order;
 pub mod proto;
+mod tensor;
+pub mod tensor_pb;
+mod value;
+
+pub use error::{ImportError, Unsupported};
+
+use attnc_ir::{Dim, Graph, Shape, SharedBytes};
+use bytes::Bytes;
+use prost::Message;
+use std::path::Path;
+
+/// An imported model.
+#[derive(Debug)]
+pub struct Import {
+    /// The graph, with the file's names of inputs, outputs, values and weights.
+    pub graph: Graph,
+    /// The inputs, in the order of the file.
+    pub inputs: Vec<PortInfo>,
+    /// The outputs, in the order of the file.
+    pub outputs: Vec<PortInfo>,
+    /// What the graph takes for granted about its lengths; to be checked when they are known.
+    pub constraints: Vec<Constraint>,
+    /// What one may want to know: precision that was given up, say. Sorted.
+    pub notes: Vec<String>,
+}
+
+/// An input or output as the file declares it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortInfo {
+    /// The name.
+    pub name: String,
+    /// The ONNX element type: `int64`, which is an i32 in the graph.
+    pub elem_type: &'static str,
+    /// The shape.
+    pub shape: Shape,
+}
+
+/// `smaller <= larger`: what the graph takes for granted about its lengths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Constraint {
+    /// The length that must not be larger.
+    pub smaller: Dim,
+    /// The length that must not be smaller.
+    pub larger: Dim,
+    /// Why.
+    pub why: String,
+}
+
+/// Imports the model in a file. The file and its external data are mapped, weights are not copied.
+///
+/// # Errors
+/// Where the file cannot be read, is no model, contradicts itself, or uses what is not supported; the last
+/// two list everything of their kind.
+pub fn import(path: &Path) -> Result<Import, ImportError> {
+    let bytes = file::map_model(path)?;
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    decode(bytes, Some(dir))
+}
+
+/// Imports a model from memory. External data is looked for in `dir`.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_bytes(bytes: SharedBytes, dir: Option<&Path>) -> Result<Import, ImportError> {
+    struct Owner(SharedBytes);
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    decode(Bytes::from_owner(Owner(bytes)), dir)
+}
+
+fn decode(bytes: Bytes, dir: Option<&Path>) -> Result<Import, ImportError> {
+    let length = bytes.len();
+    let model = proto::ModelProto::decode(bytes).map_err(|e| ImportError::Malformed {
+        bytes: length,
+        reason: e.to_string(),
+    })?;
+    model::import(&model, file::Files::new(dir), length)
+}

@@ -1,0 +1,354 @@
+//! The graph under construction, and the one place where an operation is either evaluated or added to it.
+//!
+//! Importers speak in operations of the graph and never ask which of the three kinds of [`Value`] they
+//! hold: [`Context::apply`] gives a known value where the operands are known, and a node elsewhere.
+
+use crate::eval::{self, Elems, is_tame, weight};
+use crate::value::{self, MAX_INTS, Value};
+use crate::{Constraint, error::OpResult};
+use attnc_ir::{DType, Diagnostic, Dim, Graph, Op, Shape, TensorData, TensorType, ValueId, infer};
+use std::collections::{BTreeSet, HashMap};
+
+/// Larger results are left to the graph.
+const MAX_FOLDED: usize = 64 * 1024;
+/// Views of larger float constants stay views, so that weights stay in their file.
+const MAX_FOLDED_VIEW: usize = 256;
+/// All folding together; a bound on the time that a hostile file can take.
+const FOLD_BUDGET: usize = 1 << 24;
+/// More elements than this cannot be indexed.
+const MAX_ELEMENTS: i64 = 1 << 31;
+/// More axes than any model has.
+pub(crate) const MAX_RANK: usize = 16;
+
+/// The graph under construction.
+pub(crate) struct Context {
+    pub(crate) graph: Graph,
+    pub(crate) constraints: Vec<Constraint>,
+    pub(crate) notes: BTreeSet<String>,
+    /// Nodes added since the last call of [`Context::take_added`].
+    added: Vec<ValueId>,
+    scalars: HashMap<(DType, u64), Value>,
+    fold_budget: usize,
+}
+
+impl Context {
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            graph: Graph::new(name),
+            constraints: Vec::new(),
+            notes: BTreeSet::new(),
+            added: Vec::new(),
+            scalars: HashMap::new(),
+            fold_budget: FOLD_BUDGET,
+        }
+    }
+
+    pub(crate) fn ty(&self, value: &Value) -> TensorType {
+        match value {
+            Value::Graph(id) => self.graph.ty(*id).clone(),
+            Value::Ints(ints) => ints.known.ty(),
+            Value::Const(data) => data.known.ty(),
+        }
+    }
+
+    pub(crate) fn shape(&self, value: &Value) -> Shape {
+        self.ty(value).shape
+    }
+
+    /// A constant without axes, one node however often it is asked for.
+    pub(crate) fn scalar(&mut self, dtype: DType, value: f64) -> Value {
+        let data = || Elems::scalar(dtype, value).to_constant();
+        self.scalars
+            .entry((dtype, value.to_bits()))
+            .or_insert_with(|| Value::constant(data()))
+            .clone()
+    }
+
+    /// States that `smaller <= larger` holds whenever the graph runs, unless that is certain.
+    pub(crate) fn require(&mut self, smaller: Dim, larger: Dim, why: impl FnOnce() -> String) {
+        let none = attnc_ir::Extents::none();
+        if (larger.clone() - smaller.clone()).is_nonneg(&none) {
+            return;
+        }
+        let known = |c: &Constraint| c.smaller == smaller && c.larger == larger;
+        if !self.constraints.iter().any(known) {
+            let why = why();
+            self.constraints.push(Constraint {
+                smaller,
+                larger,
+                why,
+            });
+        }
+    }
+
+    /// The result of `op`: evaluated where the operands are known, a new node elsewhere.
+    pub(crate) fn apply(&mut self, op: Op, args: &[&Value]) -> OpResult<Value> {
+        if let Op::Reshape(shape) | Op::Broadcast(shape) | Op::Iota { shape, .. } = &op {
+            check_shape(shape)?;
+        }
+        let types: Vec<_> = args.iter().map(|v| self.ty(v)).collect();
+        let ty = infer::result_type(&op, &types.iter().collect::<Vec<_>>())?;
+        check_shape(&ty.shape)?;
+        if changes_nothing(&op, &types, &ty) {
+            return Ok(args[0].clone());
+        }
+        if let Some(known) = self.evaluate(&op, args, &ty) {
+            return Ok(known);
+        }
+        let ids = args
+            .iter()
+            .map(|v| self.place(v))
+            .collect::<OpResult<Vec<_>>>()?;
+        Ok(Value::Graph(self.insert(op, &ids, ty, None)))
+    }
+
+    /// The nodes added since it was last asked, constants not counted.
+    pub(crate) fn take_added(&mut self) -> Vec<ValueId> {
+        std::mem::take(&mut self.added)
+    }
+
+    fn insert(
+        &mut self,
+        op: Op,
+        operands: &[ValueId],
+        ty: TensorType,
+        name: Option<&str>,
+    ) -> ValueId {
+        let id = self.graph.insert(op, operands, ty, name);
+        self.added.push(id);
+        id
+    }
+
+    fn add(&mut self, op: Op, operands: &[ValueId]) -> OpResult<ValueId> {
+        let types: Vec<_> = operands.iter().map(|&o| self.graph.ty(o)).collect();
+        let ty = infer::result_type(&op, &types)?;
+        Ok(self.insert(op, operands, ty, None))
+    }
+
+    fn evaluate(&mut self, op: &Op, args: &[&Value], ty: &TensorType) -> Option<Value> {
+        let shape: Vec<usize> = ty
+            .shape
+            .iter()
+            .map(|d| d.as_const().and_then(|n| usize::try_from(n).ok()))
+            .collect::<Option<_>>()?;
+        let count = shape.iter().product::<usize>();
+        let largest = args
+            .iter()
+            .map(|v| match v {
+                Value::Const(data) => data.known.len(),
+                _ => 1,
+            })
+            .fold(count, usize::max);
+        if largest > MAX_FOLDED || largest > self.fold_budget {
+            return None;
+        }
+        // Tables that are made by counting and comparing say more as such than as tables.
+        let table = shape.len() > 1 && !moves(op);
+        if count <= MAX_INTS && !table {
+            let ints: Option<Vec<_>> = args.iter().map(|v| v.as_ints()).collect();
+            if let Some(known) = ints.and_then(|ints| {
+                eval::evaluate(op, &ints.iter().collect::<Vec<_>>(), ty.dtype, &shape)
+            }) {
+                return Some(match known.numbers() {
+                    Some(numbers) if ty.dtype.is_float() => Value::constant(numbers.to_constant()),
+                    _ => Value::ints(known),
+                });
+            }
+        }
+        let counted =
+            |v: &&Value| matches!(v, Value::Ints(i) if value::as_iota(&i.known).is_some());
+        let grown = match op {
+            Op::Broadcast(_) => table_of(&shape) || count > MAX_INTS,
+            Op::Iota { .. } => shape.len() > 1 || count > MAX_INTS,
+            _ => false,
+        };
+        let weights = op.is_view() && ty.dtype.is_float() && largest > MAX_FOLDED_VIEW;
+        if grown || weights || (table && args.iter().any(counted)) {
+            return None;
+        }
+        let numbers: Option<Vec<_>> = args.iter().map(|v| v.as_numbers(MAX_FOLDED)).collect();
+        let known = eval::evaluate(op, &numbers?.iter().collect::<Vec<_>>(), ty.dtype, &shape)?;
+        self.fold_budget -= largest;
+        Some(Value::constant(known.to_constant()))
+    }
+
+    /// The graph value: placed there now, if it was known only until now.
+    pub(crate) fn place(&mut self, value: &Value) -> OpResult<ValueId> {
+        match value {
+            Value::Graph(id) => Ok(*id),
+            Value::Const(data) => Ok(match data.placed.get() {
+                Some(id) => id,
+                None => {
+                    let id = self.place_constant(&data.known, data.name.get());
+                    data.placed.set(Some(id));
+                    id
+                }
+            }),
+            Value::Ints(ints) => match ints.placed.get() {
+                Some(id) => Ok(id),
+                None => {
+                    let id = self.place_ints(&ints.known, ints.name.get())?;
+                    ints.placed.set(Some(id));
+                    Ok(id)
+                }
+            },
+        }
+    }
+
+    fn place_constant(&mut self, data: &TensorData, name: Option<&String>) -> ValueId {
+        if data.dtype == DType::I32
+            && (2..=MAX_FOLDED).contains(&data.len())
+            && let Some(numbers) = Elems::of(data)
+            && let Some(id) = self.place_iota(&to_dims(&numbers), name)
+        {
+            return id;
+        }
+        let data = match name {
+            Some(name) => data.clone().named(name),
+            None => data.clone(),
+        };
+        self.graph.add_constant(data)
+    }
+
+    fn place_iota(&mut self, ints: &Elems<Dim>, name: Option<&String>) -> Option<ValueId> {
+        let (axis, start, step) = value::as_iota(ints)?;
+        let ty = ints.ty();
+        let shape = ty.shape.clone();
+        let op = Op::Iota {
+            shape,
+            axis,
+            start,
+            step,
+        };
+        Some(self.insert(op, &[], ty, name.map(String::as_str)))
+    }
+
+    fn place_ints(&mut self, ints: &Elems<Dim>, name: Option<&String>) -> OpResult<ValueId> {
+        check_i32(ints, name)?;
+        if let Some(id) = self.place_iota(ints, name) {
+            return Ok(id);
+        }
+        if let Some(numbers) = ints.numbers() {
+            return Ok(self.place_constant(&numbers.to_constant(), name));
+        }
+        let mut parts = Vec::new();
+        for dim in &ints.data {
+            let length = TensorType::scalar(DType::I32);
+            let id = self.insert(Op::Length(dim.clone()), &[], length, None);
+            parts.push(self.in_dtype(id, ints.dtype)?);
+        }
+        let id = if ints.shape.is_empty() {
+            parts[0]
+        } else {
+            let one = Op::Reshape(vec![Dim::one()]);
+            let parts = parts
+                .into_iter()
+                .map(|id| self.add(one.clone(), &[id]))
+                .collect::<OpResult<Vec<_>>>()?;
+            let list = self.add(Op::Concat { axis: 0 }, &parts)?;
+            self.add(Op::Reshape(ints.ty().shape), &[list])?
+        };
+        if let Some(name) = name {
+            self.graph.rename(id, name);
+        }
+        Ok(id)
+    }
+
+    fn in_dtype(&mut self, id: ValueId, dtype: DType) -> OpResult<ValueId> {
+        if self.graph.ty(id).dtype == dtype {
+            return Ok(id);
+        }
+        self.add(Op::Cast(dtype), &[id])
+    }
+}
+
+fn to_dims(numbers: &Elems<f64>) -> Elems<Dim> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "elements of an i32 constant"
+    )]
+    let data = numbers.data.iter().map(|&v| Dim::from(v as i64)).collect();
+    Elems {
+        dtype: numbers.dtype,
+        shape: numbers.shape.clone(),
+        data,
+    }
+}
+
+fn table_of(shape: &[usize]) -> bool {
+    shape.iter().filter(|&&d| d != 1).count() > 1
+}
+
+fn moves(op: &Op) -> bool {
+    !matches!(op, Op::Broadcast(_))
+        && (op.is_view() || matches!(op, Op::Concat { .. } | Op::Gather { .. }))
+}
+
+/// Whether the result is the first operand.
+fn changes_nothing(op: &Op, types: &[TensorType], ty: &TensorType) -> bool {
+    match op {
+        Op::Reshape(_) | Op::Broadcast(_) | Op::Cast(_) => types[0] == *ty,
+        Op::Transpose(perm) => perm.is_sorted(),
+        Op::Slice { start, step, .. } => types[0] == *ty && start.is(0) && *step == 1,
+        Op::Concat { .. } => types.len() == 1,
+        _ => false,
+    }
+}
+
+fn check_i32(ints: &Elems<Dim>, name: Option<&String>) -> OpResult<()> {
+    let outside = ints
+        .data
+        .iter()
+        .filter_map(Dim::as_const)
+        .find(|&n| i32::try_from(n).is_err());
+    match outside {
+        None => Ok(()),
+        Some(n) => Err(int64_range(name.map_or("a constant", String::as_str), n).into()),
+    }
+}
+
+/// An int64 that only fits 64 bits stands where it is more than a bound.
+pub(crate) fn int64_range(name: &str, value: i64) -> Diagnostic {
+    Diagnostic::error(
+        "int64-out-of-range",
+        format!("{value} is outside the range of i32"),
+    )
+    .at(name)
+    .note("int64 is computed in 32 bits; larger values are allowed only as bounds of a Slice")
+}
+
+/// Refuses shapes that cannot be: negative, too many axes or elements, or monstrous polynomials.
+pub(crate) fn check_shape(shape: &[Dim]) -> Result<(), Diagnostic> {
+    let text = || {
+        let dims: Vec<_> = shape.iter().map(Dim::to_string).collect();
+        format!("[{}]", dims.join(", "))
+    };
+    let refuse = |why: String| Err(Diagnostic::error("bad-shape", why));
+    if shape.len() > MAX_RANK {
+        return refuse(format!("{} axes, expected at most {MAX_RANK}", shape.len()));
+    }
+    if shape
+        .iter()
+        .map(weight)
+        .try_fold(1usize, usize::checked_mul)
+        .is_none_or(|w| w > 1 << 16)
+        && shape.iter().any(|d| d.as_const().is_none())
+        || !shape.iter().all(is_tame)
+    {
+        return refuse("the lengths are too complicated".to_owned());
+    }
+    if shape.iter().any(|d| d.as_const().is_some_and(|n| n < 0)) {
+        return refuse(format!("a length below 0: {}", text()));
+    }
+    if shape.iter().any(|d| d.is(0)) {
+        return Ok(());
+    }
+    let known = shape.iter().filter_map(Dim::as_const);
+    match known.fold(1i64, i64::saturating_mul) {
+        n if n < MAX_ELEMENTS => Ok(()),
+        n => refuse(format!(
+            "{} has at least {n} elements, expected fewer than {MAX_ELEMENTS}",
+            text()
+        )),
+    }
+}

@@ -1,0 +1,284 @@
+//! The operators: one table, one file a family.
+//!
+//! An importer reads operands and attributes of a [`Call`] and gives the results. The table says which
+//! attributes it understands; any other is an error before it runs, so none is ever ignored.
+
+mod attention;
+mod constant;
+mod conv;
+mod elementwise;
+mod gather;
+mod matmul;
+mod norm;
+mod reduce;
+mod shape;
+
+use crate::attrs::Attrs;
+use crate::call::Call;
+use crate::error::{OpError, OpResult};
+use crate::proto::NodeProto;
+use crate::value::Value;
+use attnc_ir::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
+
+type Importer = fn(&mut Call<'_, '_>) -> OpResult<Vec<Value>>;
+
+/// How an operator is imported.
+pub(crate) struct OpEntry {
+    domain: &'static str,
+    name: &'static str,
+    /// More operands than this are an error.
+    pub(crate) most_inputs: usize,
+    attrs: &'static [&'static str],
+    pub(crate) import: Importer,
+}
+
+const fn op(
+    name: &'static str,
+    most_inputs: usize,
+    attrs: &'static [&'static str],
+    import: Importer,
+) -> OpEntry {
+    OpEntry {
+        domain: "",
+        name,
+        most_inputs,
+        attrs,
+        import,
+    }
+}
+
+const ANY: usize = usize::MAX;
+
+const OPS: &[OpEntry] = &[
+    // Pointwise.
+    op("Abs", 1, &[], |c| elementwise::unary(c, UnaryOp::Abs)),
+    op("Add", 2, &[], |c| elementwise::binary(c, BinaryOp::Add)),
+    op("And", 2, &[], |c| elementwise::binary(c, BinaryOp::And)),
+    op(
+        "Cast",
+        1,
+        &["to", "saturate", "round_mode"],
+        elementwise::cast,
+    ),
+    op(
+        "CastLike",
+        2,
+        &["saturate", "round_mode"],
+        elementwise::cast_like,
+    ),
+    op("Ceil", 1, &[], |c| elementwise::unary(c, UnaryOp::Ceil)),
+    op("Clip", 3, &["min", "max"], elementwise::clip),
+    op("Cos", 1, &[], |c| elementwise::unary(c, UnaryOp::Cos)),
+    op("Div", 2, &[], |c| elementwise::binary(c, BinaryOp::Div)),
+    op("Dropout", 3, &["ratio", "seed"], elementwise::dropout),
+    op("Elu", 1, &["alpha"], elementwise::elu),
+    op("Equal", 2, &[], |c| elementwise::compare(c, CompareOp::Eq)),
+    op("Erf", 1, &[], |c| elementwise::unary(c, UnaryOp::Erf)),
+    op("Exp", 1, &[], |c| elementwise::unary(c, UnaryOp::Exp)),
+    op("Floor", 1, &[], |c| elementwise::unary(c, UnaryOp::Floor)),
+    op("Gelu", 1, &["approximate"], elementwise::gelu),
+    op("Greater", 2, &[], |c| {
+        elementwise::compare(c, CompareOp::Gt)
+    }),
+    op("GreaterOrEqual", 2, &[], |c| {
+        elementwise::compare(c, CompareOp::Ge)
+    }),
+    op(
+        "HardSigmoid",
+        1,
+        &["alpha", "beta"],
+        elementwise::hard_sigmoid,
+    ),
+    op("HardSwish", 1, &[], elementwise::hard_swish),
+    op("Identity", 1, &[], |c| Ok(vec![c.input(0)?])),
+    op(
+        "IsInf",
+        1,
+        &["detect_negative", "detect_positive"],
+        elementwise::is_inf,
+    ),
+    op("IsNaN", 1, &[], |c| elementwise::unary(c, UnaryOp::IsNan)),
+    op("LeakyRelu", 1, &["alpha"], elementwise::leaky_relu),
+    op("Less", 2, &[], |c| elementwise::compare(c, CompareOp::Lt)),
+    op("LessOrEqual", 2, &[], |c| {
+        elementwise::compare(c, CompareOp::Le)
+    }),
+    op("Log", 1, &[], |c| elementwise::unary(c, UnaryOp::Log)),
+    op("Max", ANY, &[], |c| elementwise::variadic(c, BinaryOp::Max)),
+    op("Mean", ANY, &[], elementwise::mean),
+    op("Min", ANY, &[], |c| elementwise::variadic(c, BinaryOp::Min)),
+    op("Mod", 2, &["fmod"], elementwise::modulo),
+    op("Mul", 2, &[], |c| elementwise::binary(c, BinaryOp::Mul)),
+    op("Neg", 1, &[], |c| elementwise::unary(c, UnaryOp::Neg)),
+    op("Not", 1, &[], |c| elementwise::unary(c, UnaryOp::Not)),
+    op("Or", 2, &[], |c| elementwise::binary(c, BinaryOp::Or)),
+    op("PRelu", 2, &[], elementwise::p_relu),
+    op("Pow", 2, &[], elementwise::pow),
+    op("Reciprocal", 1, &[], |c| {
+        elementwise::unary(c, UnaryOp::Reciprocal)
+    }),
+    op("Relu", 1, &[], |c| elementwise::unary(c, UnaryOp::Relu)),
+    op("Round", 1, &[], |c| elementwise::unary(c, UnaryOp::Round)),
+    op("Sigmoid", 1, &[], |c| {
+        elementwise::unary(c, UnaryOp::Sigmoid)
+    }),
+    op("Sign", 1, &[], |c| elementwise::unary(c, UnaryOp::Sign)),
+    op("Sin", 1, &[], |c| elementwise::unary(c, UnaryOp::Sin)),
+    op("Softplus", 1, &[], |c| {
+        elementwise::unary(c, UnaryOp::Softplus)
+    }),
+    op("Sqrt", 1, &[], |c| elementwise::unary(c, UnaryOp::Sqrt)),
+    op("Sub", 2, &[], |c| elementwise::binary(c, BinaryOp::Sub)),
+    op("Sum", ANY, &[], |c| elementwise::variadic(c, BinaryOp::Add)),
+    op("Swish", 1, &["alpha"], elementwise::swish),
+    op("Tanh", 1, &[], |c| elementwise::unary(c, UnaryOp::Tanh)),
+    op("Where", 3, &[], elementwise::select),
+    op("Xor", 2, &[], |c| elementwise::binary(c, BinaryOp::Xor)),
+    // Shapes, views and copies.
+    op("Concat", ANY, &["axis"], shape::concat),
+    op("Expand", 2, &[], shape::expand),
+    op("Flatten", 1, &["axis"], shape::flatten),
+    op("Pad", 4, &["mode", "pads", "value"], shape::pad),
+    op("Reshape", 2, &["allowzero", "shape"], shape::reshape),
+    op("Shape", 1, &["start", "end"], shape::shape),
+    op("Size", 1, &[], shape::size),
+    op("Slice", 5, &["starts", "ends", "axes"], shape::slice),
+    op("Split", 2, &["axis", "split", "num_outputs"], shape::split),
+    op("Squeeze", 2, &["axes"], shape::squeeze),
+    op("Tile", 2, &[], shape::tile),
+    op("Transpose", 1, &["perm"], shape::transpose),
+    op("Trilu", 2, &["upper"], shape::trilu),
+    op("Unsqueeze", 2, &["axes"], shape::unsqueeze),
+    // Constants.
+    op(
+        "Constant",
+        0,
+        &[
+            "value",
+            "value_float",
+            "value_floats",
+            "value_int",
+            "value_ints",
+        ],
+        constant::constant,
+    ),
+    op(
+        "ConstantOfShape",
+        1,
+        &["value"],
+        constant::constant_of_shape,
+    ),
+    op("EyeLike", 1, &["dtype", "k"], constant::eye_like),
+    op("Range", 3, &[], constant::range),
+    // Lookups.
+    op("Gather", 2, &["axis"], gather::gather),
+    op("GatherElements", 2, &["axis"], gather::gather_elements),
+    op("GatherND", 2, &["batch_dims"], gather::gather_nd),
+    // Reductions and norms.
+    op("CumSum", 2, &["exclusive", "reverse"], reduce::cumsum),
+    op("LogSoftmax", 1, &["axis"], reduce::log_softmax),
+    op("ReduceL1", 2, REDUCE, reduce::l1),
+    op("ReduceL2", 2, REDUCE, reduce::l2),
+    op("ReduceLogSumExp", 2, REDUCE, reduce::log_sum_exp),
+    op("ReduceMax", 2, REDUCE, |c| reduce::reduce(c, ReduceOp::Max)),
+    op("ReduceMean", 2, REDUCE, |c| {
+        reduce::reduce(c, ReduceOp::Mean)
+    }),
+    op("ReduceMin", 2, REDUCE, |c| reduce::reduce(c, ReduceOp::Min)),
+    op("ReduceProd", 2, REDUCE, |c| {
+        reduce::reduce(c, ReduceOp::Prod)
+    }),
+    op("ReduceSum", 2, REDUCE, |c| reduce::reduce(c, ReduceOp::Sum)),
+    op("ReduceSumSquare", 2, REDUCE, reduce::sum_square),
+    op("Softmax", 1, &["axis"], reduce::softmax),
+    op(
+        "LayerNormalization",
+        3,
+        &["axis", "epsilon", "stash_type"],
+        norm::layer_norm,
+    ),
+    op(
+        "RMSNormalization",
+        2,
+        &["axis", "epsilon", "stash_type"],
+        norm::rms_norm,
+    ),
+    op(
+        "SimplifiedLayerNormalization",
+        2,
+        &["axis", "epsilon", "stash_type"],
+        norm::rms_norm,
+    ),
+    // Contractions.
+    op(
+        "Gemm",
+        3,
+        &["alpha", "beta", "transA", "transB"],
+        matmul::gemm,
+    ),
+    op("MatMul", 2, &[], matmul::matmul),
+    op(
+        "Conv",
+        3,
+        &[
+            "auto_pad",
+            "dilations",
+            "group",
+            "kernel_shape",
+            "pads",
+            "strides",
+        ],
+        conv::conv,
+    ),
+    op(
+        "Attention",
+        7,
+        &[
+            "is_causal",
+            "kv_num_heads",
+            "q_num_heads",
+            "qk_matmul_output_mode",
+            "scale",
+            "softcap",
+            "softmax_precision",
+        ],
+        attention::attention,
+    ),
+];
+
+const REDUCE: &[&str] = &["axes", "keepdims", "noop_with_empty_axes"];
+
+/// The importer of a node, if its operator and all its attributes are known.
+pub(crate) fn find(node: &NodeProto, attrs: &Attrs<'_>) -> OpResult<&'static OpEntry> {
+    let domain = if node.domain == "ai.onnx" {
+        ""
+    } else {
+        &node.domain
+    };
+    let Some(entry) = OPS
+        .iter()
+        .find(|e| e.name == node.op_type && e.domain == domain)
+    else {
+        return Err(OpError::unsupported(
+            "the operator is not supported",
+            "an export that writes it in other operators",
+        ));
+    };
+    let unknown: Vec<_> = attrs
+        .0
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(|name| !entry.attrs.contains(name))
+        .collect();
+    if !unknown.is_empty() {
+        return Err(OpError::unsupported(
+            format!("attribute `{}`", unknown.join("`, `")),
+            if entry.attrs.is_empty() {
+                "no attribute".to_owned()
+            } else {
+                format!("only `{}`", entry.attrs.join("`, `"))
+            },
+        ));
+    }
+    Ok(entry)
+}
