@@ -65,7 +65,8 @@ fn flash_attention_fwd_rows(
         return;
     }
 
-    // Rows past the end repeat the last row, and store the same values to the same place again.
+    // Rows past the end stand in for the last row: zeros that are computed with and never stored.
+    let rows = min(ROWS, shape.q_len - first_row);
     let q_idx = min(rows_from(first_row), RowIndex(shape.q_len - 1u));
     let kv_head = h / shape.heads_per_kv;
     let q_row = shape.q_offset + b * shape.q_batch_stride + h * shape.q_head_stride + q_idx * shape.q_row_stride;
@@ -73,7 +74,7 @@ fn flash_attention_fwd_rows(
     var k_row = shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride;
     var v_row = shape.v_offset + b * shape.v_batch_stride + kv_head * shape.v_head_stride;
 
-    let q_tile = tile_load_q(q_row, shape.scale);
+    let q_tile = tile_load_q(q_row, rows, shape.scale);
     var out: OTile = tile_zero();
     var m = Rows(SCORE_MIN); // running maximum
     var l = Rows(0.0); // running sum of exp(score - m)
@@ -94,5 +95,5 @@ fn flash_attention_fwd_rows(
     }
 
     // A row without a live key has l = 0 and attends to nothing: its output is zero.
-    tile_store_o(o_row, out, select(1.0 / l, Rows(0.0), l == Rows(0.0)));
+    tile_store_o(o_row, rows, out, select(1.0 / l, Rows(0.0), l == Rows(0.0)));
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Access, Checks, MicroError, lines, list};
+use super::{Access, Checks, MicroError, lines};
 
 /// Columns a head may have: the tile is straight-line code, some 6 lines for each 4 columns.
 const MAX_DIM: u32 = 256;
@@ -205,41 +205,64 @@ fn rows_mask_mod(b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> RowMask {{
         )
     }
 
+    /// `body` for each of the first `rows` rows, with `row` and `r` in scope. The trip count is not known
+    /// to the compiler on purpose: unrolled, loading Q and storing O takes half of the compile time.
+    fn row_loop(&self, body: &str) -> String {
+        if self.rows == 1 {
+            return format!(
+                "    let r = 0u;\n    let row = at;\n{}",
+                body.replace("        ", "    ")
+            );
+        }
+        format!("    for (var r = 0u; r < rows; r++) {{\n        let row = at[r];\n{body}    }}\n")
+    }
+
+    fn row_functions(&self) -> String {
+        let (with_row, row_of) = if self.rows == 1 {
+            (
+                "    return x;\n".to_owned(),
+                "    return chunk;\n".to_owned(),
+            )
+        } else {
+            let with = self.per_row("Chunk", |r| format!("select(chunk[{r}], x, r == {r}u)"));
+            let of = lines(self.rows - 1, |r| {
+                format!("    x = select(x, chunk[{0}], r == {0}u);", r + 1)
+            });
+            (
+                format!("    return {with};\n"),
+                format!("    var x = chunk[0];\n{of}    return x;\n"),
+            )
+        };
+        format!(
+            "\
+fn with_row(chunk: Chunk, r: u32, x: vec4<f32>) -> Chunk {{
+{with_row}}}
+
+fn row_of(chunk: Chunk, r: u32) -> vec4<f32> {{
+{row_of}}}
+
+"
+        )
+    }
+
     fn q_functions(&self) -> String {
-        let count = chunks(self.qk_dim);
-        let mut text = load_functions("q", self.q, self.qk_dim);
-        for tail in load_kinds(self.q, self.qk_dim) {
-            let load = |r| format!("load_q{tail}({}, column) * scale", self.row("at", r));
-            let _ = write!(
-                text,
+        let loads = lines(chunks(self.qk_dim), |c| {
+            let load = format!("load_q{}(row, {}u)", tail_of(self.q, self.qk_dim, c), 4 * c);
+            format!("        tile.c{c} = with_row(tile.c{c}, r, {load} * scale);")
+        });
+        self.row_functions()
+            + &load_functions("q", self.q, self.qk_dim)
+            + &format!(
                 "\
-fn load_q_chunk{tail}(at: RowIndex, column: u32, scale: f32) -> Chunk {{
-    return {};
+// Rows of Q times the scale, so that no product overflows before it is scaled.
+fn tile_load_q(at: RowIndex, rows: u32, scale: f32) -> QTile {{
+    var tile = QTile();
+{}    return tile;
 }}
 
 ",
-                self.per_row("Chunk", load)
-            );
-        }
-        let loads = lines(count, |c| {
-            format!(
-                "        load_q_chunk{}(at, {}u, scale),",
-                tail_of(self.q, self.qk_dim, c),
-                4 * c
+                self.row_loop(&loads)
             )
-        });
-        let _ = write!(
-            text,
-            "\
-// Rows of Q times the scale, so that no product overflows before it is scaled.
-fn tile_load_q(at: RowIndex, scale: f32) -> QTile {{
-    return QTile(
-{loads}    );
-}}
-
-"
-        );
-        text
     }
 
     fn k_functions(&self) -> String {
@@ -315,38 +338,32 @@ fn tile_scale_add_v(out: ptr<function, OTile>, shrink: Rows, p: Rows, live: RowM
         let mut text = String::new();
         for tail in load_kinds(self.o, self.v_dim) {
             let width = if tail.is_empty() { 4 } else { self.v_dim % 4 };
-            let stores = lines(self.rows, |r| {
-                let at = self.row("at", r);
-                let x = format!("{} * {}", self.row("chunk", r), self.row("factor", r));
-                match self.o {
-                    Access::Vec4 => format!("    o[({at} + column) / 4u] = vec4<elem>({x});"),
-                    Access::Scalar => list(width, "\n", |i| {
-                        let component = format!(
-                            "{}.{}",
-                            self.row("chunk", r),
-                            ["x", "y", "z", "w"][i as usize]
-                        );
-                        let index = format!("{at} + (column + {i}u) * shape.o_column_stride");
-                        format!(
-                            "    o[{index}] = elem({component} * {});",
-                            self.row("factor", r)
-                        )
-                    }),
-                }
-            });
+            let stores = match self.o {
+                Access::Vec4 => "    o[(at + column) / 4u] = vec4<elem>(x);\n".to_owned(),
+                Access::Scalar => lines(width, |i| {
+                    let component = ["x", "y", "z", "w"][i as usize];
+                    format!(
+                        "    o[at + (column + {i}u) * shape.o_column_stride] = elem(x.{component});"
+                    )
+                }),
+            };
             let _ = write!(
                 text,
-                "fn store_o_chunk{tail}(at: RowIndex, column: u32, chunk: Chunk, factor: Rows) {{\n{stores}}}\n\n"
+                "fn store_o{tail}(at: u32, column: u32, x: vec4<f32>) {{\n{stores}}}\n\n"
             );
         }
+        let factor = self.row("factor", 0).replace("[0]", "[r]");
         let stores = lines(chunks(self.v_dim), |c| {
+            let tail = tail_of(self.o, self.v_dim, c);
             format!(
-                "    store_o_chunk{}(at, {}u, tile.c{c}, factor);",
-                tail_of(self.o, self.v_dim, c),
+                "        store_o{tail}(row, {}u, row_of(tile.c{c}, r) * {factor});",
                 4 * c
             )
         });
-        text + &format!("fn tile_store_o(at: RowIndex, tile: OTile, factor: Rows) {{\n{stores}}}\n")
+        text + &format!(
+            "fn tile_store_o(at: RowIndex, rows: u32, tile: OTile, factor: Rows) {{\n{}}}\n",
+            self.row_loop(&stores)
+        )
     }
 }
 
