@@ -49,7 +49,10 @@ impl IndexSpace {
     pub(crate) fn identity(parameters: Vec<(&'static str, Dim)>) -> Self {
         let count = u32::try_from(parameters.len()).expect("few parameters");
         Self {
-            logical: parameters.iter().map(|(_, extent)| extent.clone()).collect(),
+            logical: parameters
+                .iter()
+                .map(|(_, extent)| extent.clone())
+                .collect(),
             index: (0..count).map(Dim::index).collect(),
             parameters,
         }
@@ -211,7 +214,8 @@ impl<'g> Mods<'g> {
         for statement in statements {
             self.functions.push_str(&format!("    {statement}\n"));
         }
-        self.functions.push_str(&format!("    return {value};\n}}\n"));
+        self.functions
+            .push_str(&format!("    return {value};\n}}\n"));
         Ok(())
     }
 
@@ -432,8 +436,14 @@ impl<'m, 'g> Body<'m, 'g> {
         name
     }
 
-    /// Extents of the logical index variables, then of the clamped ones.
+    /// Extents of the logical index variables: what proofs rest on. That an element is computed shows that
+    /// these are at least 1; of an axis that a clamped variable runs along nothing is known.
     fn logical_extents(&self) -> Extents {
+        Extents::new(self.space.logical.clone())
+    }
+
+    /// Extents of the logical index variables, then of the clamped ones: for simplifying addresses.
+    fn address_extents(&self) -> Extents {
         let clamped = self.clamped.iter().map(|(_, extent)| extent.clone());
         Extents::new(self.space.logical.iter().cloned().chain(clamped).collect())
     }

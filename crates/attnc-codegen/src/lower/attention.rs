@@ -40,7 +40,11 @@ impl Window {
 
     fn words(&self) -> impl Iterator<Item = Uniform> {
         let words = [&self.offset].into_iter().chain(&self.strides);
-        words.cloned().map(Uniform::U32).collect::<Vec<_>>().into_iter()
+        words
+            .cloned()
+            .map(Uniform::U32)
+            .collect::<Vec<_>>()
+            .into_iter()
     }
 }
 
@@ -83,7 +87,10 @@ impl Lowerer<'_> {
             masked: attention.mask_mod.is_some() || attention.score_mod.is_some(),
         };
         let micro = tile.print().map_err(|error| {
-            Diagnostic::error("no-tile", format!("no register tile for this attention: {error}"))
+            Diagnostic::error(
+                "no-tile",
+                format!("no register tile for this attention: {error}"),
+            )
         })?;
 
         let space = IndexSpace::identity(vec![
@@ -167,14 +174,16 @@ impl Lowerer<'_> {
     ) -> Result<(crate::mods::Printed, Vec<&'static str>), Diagnostic> {
         let node = self.graph.node(value);
         let mut files = Vec::new();
-        let mut mods = Mods::new(self.graph, "flash_attention_fwd_rows", |_, dtype, index| {
-            match (dtype, index.len()) {
+        let mut mods = Mods::new(
+            self.graph,
+            "flash_attention_fwd_rows",
+            |_, dtype, index| match (dtype, index.len()) {
                 (DType::Bool, _) => "mask",
                 (DType::I32 | DType::U32, _) => "ids",
                 (_, 1) => "slope",
                 _ => "bias",
-            }
-        });
+            },
+        );
         match &attention.score_mod {
             Some(expr) => mods.function(&Function {
                 name: "score_mod",
@@ -228,7 +237,10 @@ fn heads_per_kv(heads: &Dim, kv_heads: &Dim) -> Result<Dim, Diagnostic> {
 
 /// `flash_attention_fwd_rows.f32.r4d32.padding`.
 fn key(tile: &AttentionTile, attention: &Attention) -> String {
-    let mut key = format!("flash_attention_fwd_rows.f32.r{}d{}", tile.rows, tile.qk_dim);
+    let mut key = format!(
+        "flash_attention_fwd_rows.f32.r{}d{}",
+        tile.rows, tile.qk_dim
+    );
     if tile.v_dim != tile.qk_dim {
         key = format!("{key}v{}", tile.v_dim);
     }

@@ -47,10 +47,18 @@ pub(super) struct Known {
 
 impl Lowerer<'_> {
     /// Adds the step that computes `value` by one dispatch.
-    pub(super) fn dispatch(&mut self, value: ValueId, dispatch: Dispatch) -> Result<(), Diagnostic> {
+    pub(super) fn dispatch(
+        &mut self,
+        value: ValueId,
+        dispatch: Dispatch,
+    ) -> Result<(), Diagnostic> {
         let known = self.kernel(&dispatch)?;
         let mut bindings = Vec::new();
-        for binding in known.bindings.iter().filter(|b| b.access != Access::Uniform) {
+        for binding in known
+            .bindings
+            .iter()
+            .filter(|b| b.access != Access::Uniform)
+        {
             let at = binding.binding as usize;
             bindings.push(match binding.group {
                 0 => dispatch.operands[at - 1],
@@ -98,7 +106,11 @@ impl Lowerer<'_> {
         let artifact = artifact(self.unique_name(&dispatch.key), dispatch, &linked, &report);
         let misfits = artifact.misfits(&self.plan.profile);
         if !misfits.is_empty() {
-            let message = format!("kernel `{}` does not fit: {}", artifact.name, misfits.join("; "));
+            let message = format!(
+                "kernel `{}` does not fit: {}",
+                artifact.name,
+                misfits.join("; ")
+            );
             return Err(Diagnostic::error("kernel-limits", message)
                 .note("fuse less into it, or choose a profile with larger limits"));
         }
@@ -123,7 +135,10 @@ impl Lowerer<'_> {
 
 fn link(dispatch: &Dispatch) -> Result<Linked, Diagnostic> {
     let mut linker = Linker::new(dispatch.kernel)
-        .header(&format!("{}\n\nLinked by attnc; generated, do not edit.", dispatch.key))
+        .header(&format!(
+            "{}\n\nLinked by attnc; generated, do not edit.",
+            dispatch.key
+        ))
         .module("params", &dispatch.params);
     if let Some(micro) = &dispatch.micro {
         linker = linker.module("micro", micro);
@@ -152,7 +167,9 @@ fn extend_shape(linked: &mut Linked, fields: &[Field]) {
         return;
     }
     let lines: Vec<&str> = linked.source.lines().collect();
-    let start = lines.iter().position(|line| line.starts_with("struct Shape"));
+    let start = lines
+        .iter()
+        .position(|line| line.starts_with("struct Shape"));
     let end = start.and_then(|start| lines[start..].iter().position(|line| *line == "}"));
     let (Some(start), Some(end)) = (start, end) else {
         return; // validation names the first field that is missing

@@ -49,7 +49,8 @@ impl Axis {
 
     /// Whether this axis continues `inner`: a step of it is `inner.size` steps of that.
     fn continues(&self, inner: &Self) -> bool {
-        let follows = |outer: &Option<Dim>, inner_stride: &Option<Dim>| match (outer, inner_stride) {
+        let follows = |outer: &Option<Dim>, inner_stride: &Option<Dim>| match (outer, inner_stride)
+        {
             (Some(o), Some(i)) => *o == inner.size.clone() * i.clone(),
             (None, None) => true,
             _ => false,
@@ -127,7 +128,10 @@ impl Lowerer<'_> {
             mod_files.push("mods/matmul_epilogue_none");
         }
         let micro = tile.print().map_err(|error| {
-            Diagnostic::error("no-tile", format!("no register tile for this matmul: {error}"))
+            Diagnostic::error(
+                "no-tile",
+                format!("no register tile for this matmul: {error}"),
+            )
         })?;
         let count = |axis: &Axis| axis.size.clone();
         let (m_tiles, n_tiles) = (
@@ -137,7 +141,10 @@ impl Lowerer<'_> {
         let tiles = count(&problem.b0) * count(&problem.b1) * m_tiles * n_tiles;
         let outputs =
             count(&problem.b0) * count(&problem.b1) * count(&problem.m) * problem.n.clone();
-        let (a, b) = (self.operand_buffer(value, 0)?, self.operand_buffer(value, 1)?);
+        let (a, b) = (
+            self.operand_buffer(value, 0)?,
+            self.operand_buffer(value, 1)?,
+        );
         let dispatch = Dispatch {
             kernel: "matmul_rows",
             key: key(&tile, epilogue_label.as_deref()),
@@ -155,8 +162,7 @@ impl Lowerer<'_> {
             uniforms: problem.uniforms(),
             operands: vec![a, b, self.buffer(value)?],
             workgroups: div_ceil(&tiles, self.workgroup_size),
-            flops: outputs.clone() * problem.k.clone() * Dim::from(2)
-                + outputs * Dim::from(steps),
+            flops: outputs.clone() * problem.k.clone() * Dim::from(2) + outputs * Dim::from(steps),
         };
         self.dispatch(value, dispatch)
     }
@@ -199,12 +205,14 @@ impl Problem {
             b_repeats: true,
             ..axis(rank - 2)
         };
-        let batch = (0..rank - 2).filter(|&n| !shape[n].is(1)).map(axis).collect();
+        let batch = (0..rank - 2)
+            .filter(|&n| !shape[n].is(1))
+            .map(axis)
+            .collect();
         let (batch, m) = merge(batch, m);
         let [b0, b1] = two_axes(batch)?;
-        let offset = |l: &Option<layout::Layout>| {
-            l.as_ref().map_or_else(Dim::zero, |l| l.offset.clone())
-        };
+        let offset =
+            |l: &Option<layout::Layout>| l.as_ref().map_or_else(Dim::zero, |l| l.offset.clone());
         Ok(Self {
             b0,
             b1,
@@ -236,7 +244,8 @@ impl Problem {
             }
             Some(_) => LeftLoad::Scalar,
         };
-        let b_start = batch(|x| x.b.as_ref(), &[&self.b0, &self.b1]) && multiple_of_4(&self.b_offset);
+        let b_start =
+            batch(|x| x.b.as_ref(), &[&self.b0, &self.b1]) && multiple_of_4(&self.b_offset);
         let b = if self.b_k.is_none() {
             RightLoad::Element
         } else if is_one(&self.b_n) && multiple_of_4(&self.n) && fours(&self.b_k) && b_start {
@@ -259,7 +268,11 @@ impl Problem {
             columns: few(&self.n, COLUMNS).next_multiple_of(4),
             a,
             b,
-            c: if c_in_fours { Access::Vec4 } else { Access::Scalar },
+            c: if c_in_fours {
+                Access::Vec4
+            } else {
+                Access::Scalar
+            },
             k_tail: !k_in_fours,
         }
     }
@@ -433,7 +446,11 @@ fn key(tile: &MatmulTile, epilogue: Option<&str>) -> String {
         Access::Vec4 => "",
         Access::Scalar => "cs",
     };
-    let mut key = format!("matmul_rows.f32.r{}c{}{a}{b}{c}", tile.rows, tile.columns / 4);
+    let mut key = format!(
+        "matmul_rows.f32.r{}c{}{a}{b}{c}",
+        tile.rows,
+        tile.columns / 4
+    );
     if let Some(epilogue) = epilogue {
         key = format!("{key}.{epilogue}");
     }

@@ -32,9 +32,7 @@ mod matmul;
 mod pointwise;
 mod rows;
 
-use attnc_ir::{
-    DType, Diagnostic, Diagnostics, Dim, Graph, Op, TensorData, ValueId, layout,
-};
+use attnc_ir::{DType, Diagnostic, Diagnostics, Dim, Graph, Op, TensorData, ValueId, layout};
 use attnc_plan::{Buffer, BufferId, BufferKind, DeviceProfile, Plan, Port};
 use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
@@ -220,9 +218,9 @@ impl<'g> Lowerer<'g> {
             ));
         }
         let known = self.plan.weights().find(|(_, name, _)| {
-            self.weights.get(*name).is_some_and(|w| {
-                data.name.is_some() && w.name == data.name && w == data
-            })
+            self.weights
+                .get(*name)
+                .is_some_and(|w| data.name.is_some() && w.name == data.name && w == data)
         });
         if let Some((buffer, ..)) = known {
             return Ok(buffer);

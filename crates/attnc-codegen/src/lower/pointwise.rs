@@ -19,7 +19,11 @@ struct Target {
 
 impl Lowerer<'_> {
     /// A value with a scalar form.
-    pub(super) fn pointwise(&mut self, value: ValueId, expr: &ScalarExpr) -> Result<(), Diagnostic> {
+    pub(super) fn pointwise(
+        &mut self,
+        value: ValueId,
+        expr: &ScalarExpr,
+    ) -> Result<(), Diagnostic> {
         let node = self.graph.node(value);
         let rank = node.ty.rank();
         let target = Target {

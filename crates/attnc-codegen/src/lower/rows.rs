@@ -113,9 +113,12 @@ impl Lowerer<'_> {
             _ => vec![("out_elem", out)],
         };
         let mut key = format!("{kernel}.{}", x.dtype);
-        for part in [family.combine.map(|c| c.trim_start_matches("mods/reduce_")), epilogue.label.as_deref()]
-            .into_iter()
-            .flatten()
+        for part in [
+            family.combine.map(|c| c.trim_start_matches("mods/reduce_")),
+            epilogue.label.as_deref(),
+        ]
+        .into_iter()
+        .flatten()
         {
             key = format!("{key}.{part}");
         }
@@ -142,13 +145,27 @@ fn family(op: &Op, rank: usize, dtype: DType) -> Result<Family, Diagnostic> {
     let trailing = |axis: usize| (axis..rank).collect();
     let (kernel, combine, axes, acc, extra, cost) = match op {
         Op::Softmax { axis } => ("softmax_rows", None, vec![*axis], DType::F32, vec![], 5),
-        Op::LayerNorm { axis, eps } => {
-            ("layer_norm_rows", None, trailing(*axis), DType::F32, vec![epsilon(*eps)], 6)
-        }
-        Op::RmsNorm { axis, eps } => {
-            ("rms_norm_rows", None, trailing(*axis), DType::F32, vec![epsilon(*eps)], 4)
-        }
-        Op::CumSum { axis, exclusive, reverse } => {
+        Op::LayerNorm { axis, eps } => (
+            "layer_norm_rows",
+            None,
+            trailing(*axis),
+            DType::F32,
+            vec![epsilon(*eps)],
+            6,
+        ),
+        Op::RmsNorm { axis, eps } => (
+            "rms_norm_rows",
+            None,
+            trailing(*axis),
+            DType::F32,
+            vec![epsilon(*eps)],
+            4,
+        ),
+        Op::CumSum {
+            axis,
+            exclusive,
+            reverse,
+        } => {
             let flags = [*exclusive, *reverse].map(|f| Uniform::U32(Dim::from(usize::from(f))));
             ("scan_rows", None, vec![*axis], dtype, flags.to_vec(), 1)
         }
@@ -192,7 +209,13 @@ fn inner_strides(family: &Family, shape: &[Dim]) -> Vec<Uniform> {
     let last = family.axes.last().map_or(shape.len(), |n| n + 1);
     let inner: Dim = shape[last..].iter().cloned().product();
     let len: Dim = family.axes.iter().map(|&n| shape[n].clone()).product();
-    let words = [inner.clone(), Dim::zero(), len * inner.clone(), Dim::one(), inner];
+    let words = [
+        inner.clone(),
+        Dim::zero(),
+        len * inner.clone(),
+        Dim::one(),
+        inner,
+    ];
     words.map(Uniform::U32).to_vec()
 }
 
@@ -234,11 +257,18 @@ fn epilogue(
     } else if node.epilogue.is_none() {
         // The argument of an expression is f32; without an epilogue other types are handed through.
         let x = e.arg();
-        return Ok(Epilogue { expr: e.finish(x), label: None });
+        return Ok(Epilogue {
+            expr: e.finish(x),
+            label: None,
+        });
     } else {
         return Err(Diagnostic::error(
             "unsupported-epilogue",
-            format!("an epilogue of `{}` needs f32 elements, found {}", node.op.name(), family.acc),
+            format!(
+                "an epilogue of `{}` needs f32 elements, found {}",
+                node.op.name(),
+                family.acc
+            ),
         ));
     };
     if matches!(node.op, Op::LayerNorm { .. } | Op::RmsNorm { .. }) {
@@ -257,7 +287,10 @@ fn epilogue(
         });
         name = Some(label::epilogue(own, node.ty.rank()));
     }
-    Ok(Epilogue { expr: e.finish(x), label: name })
+    Ok(Epilogue {
+        expr: e.finish(x),
+        label: name,
+    })
 }
 
 /// Operand `operand` at the result's index, its axes aligned at the last.

@@ -34,7 +34,12 @@ fn plan(graph: &Graph) -> Lowered {
 }
 
 fn names(lowered: &Lowered) -> Vec<&str> {
-    lowered.plan.kernels.iter().map(|k| k.name.as_str()).collect()
+    lowered
+        .plan
+        .kernels
+        .iter()
+        .map(|k| k.name.as_str())
+        .collect()
 }
 
 /// The only kernel's text after the kernel file: micro and mods.
@@ -139,8 +144,14 @@ fn layer_norm(g: &mut Graph, name: &str, x: ValueId) -> ValueId {
     let width = g.ty(x).shape[2].as_const().unwrap() as usize;
     let gain = weight(g, &format!("{name}.gain"), &[width]);
     let bias = weight(g, &format!("{name}.bias"), &[width]);
-    g.apply(Op::LayerNorm { axis: 2, eps: 1e-12 }, &[x, gain, bias])
-        .unwrap()
+    g.apply(
+        Op::LayerNorm {
+            axis: 2,
+            eps: 1e-12,
+        },
+        &[x, gain, bias],
+    )
+    .unwrap()
 }
 
 /// One layer of BERT, 48 wide, 3 heads.
@@ -151,7 +162,9 @@ fn layer(g: &mut Graph, name: &str, x: ValueId, mask: ValueId) -> ValueId {
     });
     let o = attend(g, q, k, v, Some(mask));
     let joined = g.apply(Op::Transpose(vec![0, 2, 1, 3]), &[o]).unwrap();
-    let joined = g.apply(Op::Reshape(dims(&["B", "S", "48"])), &[joined]).unwrap();
+    let joined = g
+        .apply(Op::Reshape(dims(&["B", "S", "48"])), &[joined])
+        .unwrap();
     let y = linear(g, &format!("{name}.out"), joined, 48, None, Some(x));
     let x = layer_norm(g, &format!("{name}.ln1"), y);
     let y = linear(g, &format!("{name}.up"), x, 192, Some(UnaryOp::Gelu), None);
@@ -185,4 +198,511 @@ fn equal_layers_share_their_kernels() {
     assert!(last.bindings.contains(&lowered.plan.outputs[0].buffer));
     let memory = MemoryPlan::new(&lowered.plan, &DimValues::from([("B", 2), ("S", 7)]));
     assert!(memory.unwrap().peak_bytes > 0);
+}
+
+fn add_map(g: &mut Graph, expr: ScalarExpr, shape: &[&str], operands: &[ValueId]) -> ValueId {
+    let op = Op::Map {
+        expr,
+        shape: dims(shape),
+    };
+    g.apply(op, operands).unwrap()
+}
+
+fn error(graph: &Graph) -> String {
+    lower(graph, &DeviceProfile::webgpu())
+        .expect_err("lowering should be refused")
+        .to_string()
+}
+
+#[test]
+fn a_contiguous_pointwise_run_has_no_index_arithmetic() {
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", f32s(&["B", "S", "48"]));
+    let y = g.add_input("y", f32s(&["B * S", "48"]));
+    let y = g.apply(Op::Reshape(dims(&["B", "S", "48"])), &[y]).unwrap();
+    let sum = g.apply(Op::Binary(BinaryOp::Add), &[x, y]).unwrap();
+    g.add_output("sum", sum);
+    let lowered = plan(&g);
+    assert_eq!(kernel(&lowered).name, "pointwise.f32.add");
+    assert!(
+        mods(kernel(&lowered)).contains("return x[i] + x2[i];"),
+        "{}",
+        mods(kernel(&lowered))
+    );
+    let lengths = DimValues::from([("B", 2), ("S", 5)]);
+    assert_eq!(uniform_values(&lowered, 0, &lengths), [480, 0, 0, 0]);
+}
+
+#[test]
+fn broadcasts_and_transposes_are_quotients_and_remainders() {
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", f32s(&["B", "S", "48"]));
+    let bias = g.add_input("bias", f32s(&["48"]));
+    let sum = g.apply(Op::Binary(BinaryOp::Add), &[x, bias]).unwrap();
+    let turned = g.apply(Op::Transpose(vec![0, 2, 1]), &[sum]).unwrap();
+    g.add_output("turned", turned);
+    let lowered = plan(&g);
+    let [sum, copy] = lowered.plan.kernels.as_slice() else {
+        panic!("{:?}", names(&lowered));
+    };
+    assert!(mods(sum).contains("let remainder0 = i % 48u;\n    return x[i] + x2[remainder0];"));
+    assert_eq!(copy.name, "pointwise.f32.copy");
+    let text = mods(copy);
+    for line in [
+        "let quotient0 = i / shape.dim_S;",
+        "let quotient1 = i / shape.dim_48_S;",
+        "let remainder0 = i % shape.dim_S;",
+        "quotient0 + u32(shape.dim_48_S_minus_48) * quotient1 + 48u * remainder0;",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn gathers_clamp_what_comes_from_data() {
+    let mut g = Graph::new("g");
+    let table = weight(&mut g, "table", &[100, 48]);
+    let ids = g.add_input("ids", ty(DType::I32, &["B", "S"]));
+    let rows = g.apply(Op::Gather { axis: 0 }, &[table, ids]).unwrap();
+    g.add_output("rows", rows);
+    let lowered = plan(&g);
+    assert_eq!(kernel(&lowered).name, "pointwise.f32.select_gather");
+    let text = mods(kernel(&lowered));
+    for line in [
+        "let quotient0 = i / 48u;",
+        "= ids[quotient0];",
+        "u32(select(n0, n0 + 100i, n0 < 0i)), 99u);",
+        "return x[",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    // `rows < table`: the index is clamped, the column is proved.
+    assert_eq!(text.matches("min(").count(), 1, "{text}");
+}
+
+#[test]
+fn concatenation_never_reads_past_an_empty_part() {
+    let mut g = Graph::new("g");
+    let past = g.add_input("past", f32s(&["B", "P", "16"]));
+    let now = g.add_input("now", f32s(&["B", "S", "16"]));
+    let all = g.apply(Op::Concat { axis: 1 }, &[past, now]).unwrap();
+    g.add_output("all", all);
+    let lowered = plan(&g);
+    let text = mods(kernel(&lowered));
+    // P may be 0, and then `past` has no valid index but the one that every buffer has.
+    assert!(text.contains("min(d1, u32(shape.dim_P_minus_1))"), "{text}");
+    assert!(
+        text.contains("min(d1 - shape.dim_P, u32(shape.dim_S_minus_1))"),
+        "{text}"
+    );
+    assert!(text.contains("shape.dim_max_0_16_B_P_minus_1)"), "{text}");
+    assert!(text.contains("d1 < shape.dim_P)"), "{text}");
+    let empty = DimValues::from([("B", 1), ("P", 0), ("S", 3)]);
+    assert!(uniform_values(&lowered, 0, &empty).contains(&48));
+}
+
+#[test]
+fn bools_are_stored_as_words() {
+    let mut g = Graph::new("g");
+    let ids = g.add_input("ids", ty(DType::I32, &["B", "S"]));
+    let pad = g.add_constant(TensorData::i32(vec![], &[7]));
+    let keep = g.apply(Op::Compare(CompareOp::Ne), &[ids, pad]).unwrap();
+    g.add_output("keep", keep);
+    let not = g.apply(Op::Unary(UnaryOp::Not), &[keep]).unwrap();
+    g.add_output("not", not);
+    let lowered = plan(&g);
+    let [keep, not] = lowered.plan.kernels.as_slice() else {
+        panic!("{:?}", names(&lowered));
+    };
+    assert!(keep.wgsl.contains("alias out_elem = u32;"));
+    assert!(
+        mods(keep).contains("return select(0u, 1u, ids[i] != 7i);"),
+        "{}",
+        mods(keep)
+    );
+    assert!(
+        mods(not).contains("return select(0u, 1u, !(mask[i] != 0u));"),
+        "{}",
+        mods(not)
+    );
+    // The literal needs no buffer; the second step reads what the first wrote into an output.
+    assert!(lowered.weights.is_empty());
+    assert!(
+        lowered.plan.steps[1]
+            .bindings
+            .contains(&lowered.plan.outputs[0].buffer)
+    );
+}
+
+#[test]
+fn outputs_that_are_views_inputs_or_doubles_are_copied_once_each() {
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", f32s(&["S", "8"]));
+    let y = g.apply(Op::Unary(UnaryOp::Exp), &[x]).unwrap();
+    let flat = g.apply(Op::Reshape(dims(&["8 * S"])), &[y]).unwrap();
+    let half = Op::Slice {
+        axis: 1,
+        start: 4.into(),
+        len: 4.into(),
+        step: 1,
+    };
+    let half = g.apply(half, &[y]).unwrap();
+    for (name, value) in [("flat", flat), ("y", y), ("half", half), ("same", x)] {
+        g.add_output(name, value);
+    }
+    let lowered = plan(&g);
+    let plan = &lowered.plan;
+    assert_eq!(plan.temps().count(), 0);
+    let written: Vec<_> = plan.steps.iter().map(|s| s.bindings[0]).collect();
+    assert_eq!(
+        written,
+        plan.outputs.iter().map(|o| o.buffer).collect::<Vec<_>>()
+    );
+    // `exp` writes the flattened output itself; the three copies follow.
+    assert_eq!(plan.kernel(plan.steps[0].kernel).name, "pointwise.f32.exp");
+    let copies = plan.steps[1..]
+        .iter()
+        .map(|s| plan.kernel(s.kernel).family());
+    assert!(copies.eq(["pointwise"; 3]));
+    let half = plan.kernel(plan.steps[2].kernel);
+    assert!(mods(half).contains("+ 4u]"), "{}", mods(half));
+}
+
+#[test]
+fn packed_projections_are_offsets_into_one_buffer() {
+    let mut g = Graph::new("g");
+    let packed = g.add_input("qkv", f32s(&["B", "S", "144"]));
+    let [q, k, v] = [0i64, 48, 96].map(|start| {
+        let part = Op::Slice {
+            axis: 2,
+            start: start.into(),
+            len: 48.into(),
+            step: 1,
+        };
+        let part = g.apply(part, &[packed]).unwrap();
+        heads(&mut g, part, 3)
+    });
+    let o = attend(&mut g, q, k, v, None);
+    let o = g.apply(Op::Transpose(vec![0, 2, 1, 3]), &[o]).unwrap();
+    g.add_output("o", o);
+    let lowered = plan(&g);
+    assert_eq!(kernel(&lowered).name, "flash_attention_fwd_rows.f32.r4d16");
+    assert!(kernel(&lowered).wgsl.contains("alias k_item = vec4<elem>;"));
+    let step = &lowered.plan.steps[0];
+    let x = lowered.plan.inputs[0].buffer;
+    // The storage order makes the transposed result the output's own buffer.
+    assert_eq!(step.bindings, [x, x, x, lowered.plan.outputs[0].buffer]);
+    let words = uniform_values(&lowered, 0, &DimValues::from([("B", 2), ("S", 5)]));
+    let sizes = [2, 3, 1, 5, 5, 0.25f32.to_bits()];
+    let expected = [
+        sizes.as_slice(),
+        &[0, 720, 16, 144, 1],
+        &[48, 720, 16, 144, 1],
+        &[96, 720, 16, 144, 1],
+        &[0, 240, 16, 48, 1],
+    ];
+    assert_eq!(words[..26], expected.concat());
+    assert_eq!(
+        lowered.plan.steps[0].grid[0].to_string(),
+        "3 * B * floordiv(S + 127, 128)"
+    );
+}
+
+#[test]
+fn masks_and_scores_print_as_their_models_do() {
+    let extents = dims(&["B", "H", "M", "N"]);
+    let mut e = ScalarBuilder::new(Extents::new(extents.clone()));
+    let (q, k) = (e.int("d2 + N - M".parse::<Dim>().unwrap()), e.index(3));
+    let causal = e.compare(CompareOp::Le, k, q);
+    let causal = e.finish(causal);
+
+    let mut e = ScalarBuilder::new(Extents::new(extents));
+    let (h, distance) = (e.index(1), e.int("d3 - d2".parse::<Dim>().unwrap()));
+    let slope = e.load(3, DType::F32, vec![h]);
+    let distance = e.cast(DType::F32, distance);
+    let bias = e.binary(BinaryOp::Mul, slope, distance);
+    let score = e.arg();
+    let sum = e.binary(BinaryOp::Add, score, bias);
+    let (hundred, minus_inf) = (e.float(100.0), e.float(f32::NEG_INFINITY));
+    let far = e.compare(CompareOp::Gt, sum, hundred);
+    let sum = e.select(far, minus_inf, sum);
+    let alibi = e.finish(sum);
+
+    let mut g = Graph::new("g");
+    let q = g.add_input("q", f32s(&["B", "H", "M", "16"]));
+    let k = g.add_input("k", f32s(&["B", "H", "N", "16"]));
+    let v = g.add_input("v", f32s(&["B", "H", "N", "10"]));
+    let slopes = g.add_input("slopes", f32s(&["H"]));
+    let op = Op::Attention(Attention {
+        scale: 1.0,
+        score_mod: Some(alibi),
+        mask_mod: Some(causal),
+    });
+    let o = g.apply(op, &[q, k, v, slopes]).unwrap();
+    g.add_output("o", o);
+    let lowered = plan(&g);
+    let kernel = kernel(&lowered);
+    assert_eq!(
+        kernel.name,
+        "flash_attention_fwd_rows.f32.r4d16v10vsos.alibi.causal"
+    );
+    let text = mods(kernel);
+    for line in [
+        "// mask_mod: kv_idx <= -M + N + q_idx",
+        "return kv_idx + shape.dim_M <= q_idx + shape.dim_N;",
+        "score + slope[h] * f32(i32(kv_idx) - i32(q_idx));",
+        "return select(v0, float_bits(0xff800000u), v0 > 100.0);",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    assert_eq!(storage_bindings_needed(&g, o), 5);
+}
+
+#[test]
+fn reductions_run_over_any_axes() {
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", f32s(&["B", "C", "S", "8"]));
+    let mean = Op::Reduce {
+        op: ReduceOp::Mean,
+        axes: vec![1, 3],
+        keep_dims: false,
+    };
+    let mean = g.apply(mean, &[x]).unwrap();
+    g.add_output("mean", mean);
+    let lowered = plan(&g);
+    assert_eq!(kernel(&lowered).name, "reduce_rows.f32.mean");
+    let words = uniform_values(
+        &lowered,
+        0,
+        &DimValues::from([("B", 2), ("C", 3), ("S", 5)]),
+    );
+    assert_eq!(words[..3], [10, 24, 0]);
+
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", ty(DType::Bool, &["B", "S"]));
+    let any = Op::Reduce {
+        op: ReduceOp::Any,
+        axes: vec![1],
+        keep_dims: true,
+    };
+    let any = g.apply(any, &[x]).unwrap();
+    g.add_output("any", any);
+    let lowered = plan(&g);
+    let text = mods(kernel(&lowered));
+    assert!(
+        text.contains("return select(0u, 1u, x[shape.dim_S * row + i] != 0u);"),
+        "{text}"
+    );
+    assert!(text.contains("fn epilogue(value: u32, row: u32, i: u32) -> u32 {\n    return value;"));
+}
+
+#[test]
+fn softmax_and_running_sums_take_inner_axes() {
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", f32s(&["B", "S", "8"]));
+    let p = g.apply(Op::Softmax { axis: 1 }, &[x]).unwrap();
+    let c = Op::CumSum {
+        axis: 2,
+        exclusive: true,
+        reverse: false,
+    };
+    let c = g.apply(c, &[p]).unwrap();
+    g.add_output("c", c);
+    let lowered = plan(&g);
+    assert_eq!(names(&lowered), ["softmax_rows.f32", "scan_rows.f32"]);
+    let lengths = DimValues::from([("B", 2), ("S", 5)]);
+    // rows, len, inner, offset, outer, inner and axis strides
+    assert_eq!(
+        uniform_values(&lowered, 0, &lengths)[..7],
+        [16, 5, 8, 0, 40, 1, 8]
+    );
+    assert_eq!(
+        uniform_values(&lowered, 1, &lengths)[..9],
+        [10, 8, 1, 0, 8, 1, 1, 1, 0]
+    );
+}
+
+#[test]
+fn scores_of_unfused_attention_read_keys_along_k() {
+    let mut g = Graph::new("g");
+    let q = g.add_input("q", f32s(&["B", "S", "48"]));
+    let k = g.add_input("k", f32s(&["B", "S", "48"]));
+    let (q, k) = (heads(&mut g, q, 3), heads(&mut g, k, 3));
+    let kt = g.apply(Op::Transpose(vec![0, 1, 3, 2]), &[k]).unwrap();
+    let s = g.apply(Op::MatMul, &[q, kt]).unwrap();
+    g.add_output("s", s);
+    let lowered = plan(&g);
+    assert_eq!(kernel(&lowered).name, "matmul_rows.f32.r4c2bkcs");
+    let words = uniform_values(&lowered, 0, &DimValues::from([("B", 2), ("S", 5)]));
+    let expected = [
+        [2, 3, 5, 5, 16].as_slice(),
+        &[0, 240, 16, 48, 1],
+        &[0, 240, 16, 1, 48],
+        &[0, 75, 25, 5, 1],
+    ];
+    assert_eq!(words[..20], expected.concat());
+}
+
+#[test]
+fn batches_of_one_weight_are_rows_and_neighbours_merge() {
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", f32s(&["A", "B", "S", "7"]));
+    let w = weight(&mut g, "w", &[7, 3]);
+    let y = g.apply(Op::MatMul, &[x, w]).unwrap();
+    let v = g.add_input("v", f32s(&["A", "B", "3", "4"]));
+    let z = g.apply(Op::MatMul, &[y, v]).unwrap();
+    g.add_output("z", z);
+    let lowered = plan(&g);
+    assert_eq!(
+        names(&lowered),
+        ["matmul_rows.f32.r4c1asbscs", "matmul_rows.f32.r4c1as"]
+    );
+    let lengths = DimValues::from([("A", 2), ("B", 3), ("S", 5)]);
+    assert_eq!(uniform_values(&lowered, 0, &lengths)[..5], [1, 1, 30, 3, 7]);
+    assert_eq!(uniform_values(&lowered, 1, &lengths)[..5], [1, 6, 5, 4, 3]);
+}
+
+#[test]
+fn an_operand_that_is_no_window_is_read_by_elements() {
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", f32s(&["B", "4", "S", "6"]));
+    // Batch and heads of a transposed value merge into no stride.
+    let turned = g.apply(Op::Transpose(vec![0, 2, 1, 3]), &[x]).unwrap();
+    let odd = g
+        .apply(Op::Reshape(dims(&["2 * B * S", "2", "6"])), &[turned])
+        .unwrap();
+    let odd = g.apply(Op::Transpose(vec![1, 0, 2]), &[odd]).unwrap();
+    let w = weight(&mut g, "w", &[6, 8]);
+    let y = g.apply(Op::MatMul, &[odd, w]).unwrap();
+    g.add_output("y", y);
+    let lowered = plan(&g);
+    assert_eq!(kernel(&lowered).name, "matmul_rows.f32.r4c2ae");
+    let text = mods(kernel(&lowered));
+    assert!(
+        text.contains("fn a_element(b0: u32, b1: u32, m: u32, k: u32) -> f32"),
+        "{text}"
+    );
+    assert!(text.contains("a_source["), "{text}");
+}
+
+#[test]
+fn one_row_takes_a_tile_of_one_row() {
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", f32s(&["1", "48"]));
+    let y = linear(&mut g, "fc", x, 2, Some(UnaryOp::Tanh), None);
+    g.add_output("y", y);
+    assert_eq!(kernel(&plan(&g)).name, "matmul_rows.f32.r1c1bscs.bias_tanh");
+}
+
+#[test]
+fn row_epilogues_follow_gain_and_bias() {
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", f32s(&["B", "S", "48"]));
+    let r = g.add_input("r", f32s(&["B", "S", "48"]));
+    let y = layer_norm(&mut g, "ln", x);
+    let mut e = ScalarBuilder::new(Extents::new(dims(&["B", "S", "48"])));
+    let (index, arg) = (e.indices(), e.arg());
+    let residual = e.load(3, DType::F32, index);
+    let sum = e.binary(BinaryOp::Add, arg, residual);
+    let sum = e.unary(UnaryOp::Silu, sum);
+    let operands: Vec<_> = g.node(y).operands().iter().copied().chain([r]).collect();
+    g.set_operands(y, &operands);
+    g.node_mut(y).epilogue = Some(e.finish(sum));
+    g.add_output("y", y);
+    let lowered = plan(&g);
+    assert_eq!(kernel(&lowered).name, "layer_norm_rows.f32.residual_silu");
+    let text = mods(kernel(&lowered));
+    for line in [
+        "return silu(value * gain[i] + bias[i] + t[48u * row + i]);",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    assert_eq!(storage_bindings_needed(&g, y), 5);
+}
+
+#[test]
+fn integers_are_signed_where_they_may_be_negative() {
+    let shape = ["B", "S"];
+    let mut e = ScalarBuilder::new(Extents::new(dims(&shape)));
+    let (half, odd) = (
+        e.int("floordiv(d1 - S, 2)".parse::<Dim>().unwrap()),
+        e.int("d1 - 2 * floordiv(d1, 2)".parse::<Dim>().unwrap()),
+    );
+    let ids = e.indices();
+    let id = e.load(0, DType::I32, ids);
+    let least = e.int(i64::from(i32::MIN));
+    let x = e.binary(BinaryOp::Max, id, least);
+    let x = e.binary(BinaryOp::Mod, x, half);
+    let x = e.binary(BinaryOp::Sub, x, odd);
+    let expr = e.finish(x);
+    let mut g = Graph::new("g");
+    let ids = g.add_input("ids", ty(DType::I32, &shape));
+    let y = add_map(&mut g, expr, &shape, &[ids]);
+    g.add_output("y", y);
+    let lowered = plan(&g);
+    let text = mods(kernel(&lowered));
+    for line in [
+        "fn floor_div(x: i32, y: i32) -> i32",
+        "mod_int(max(ids[i], (-2147483647i - 1i)), floor_div(",
+        "remainder1 = remainder0 % 2u;",
+        "- i32(remainder1)",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn everything_unsupported_is_reported_at_once() {
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", ty(DType::F16, &["S"]));
+    let y = g.apply(Op::Unary(UnaryOp::Exp), &[x]).unwrap();
+    g.add_output("y", y);
+    let a = g.add_input("a", f32s(&["A", "B", "C", "S", "4"]));
+    let b = g.add_input("b", f32s(&["C", "B", "A", "4", "S"]));
+    let b = g.apply(Op::Transpose(vec![2, 1, 0, 3, 4]), &[b]).unwrap();
+    let many = g.apply(Op::MatMul, &[a, b]).unwrap();
+    g.add_output("many", many);
+    let text = error(&g);
+    for part in [
+        "error[unsupported-dtype] at %x: no kernel stores f16",
+        "error[too-many-batch-axes] at %",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+}
+
+#[test]
+fn too_many_buffers_name_the_kernel_and_the_limit() {
+    let mut g = Graph::new("g");
+    let inputs: Vec<_> = (0..9)
+        .map(|n| g.add_input(&format!("x{n}"), f32s(&["S"])))
+        .collect();
+    let mut e = ScalarBuilder::new(Extents::new(dims(&["S"])));
+    let index = e.indices();
+    let mut sum = e.float(1.5);
+    for n in 0..9 {
+        let x = e.load(n, DType::F32, index.clone());
+        sum = e.binary(BinaryOp::Add, sum, x);
+    }
+    let y = add_map(&mut g, e.finish(sum), &["S"], &inputs);
+    g.add_output("y", y);
+    assert_eq!(storage_bindings_needed(&g, y), 10);
+    let text = error(&g);
+    assert!(
+        text.contains("does not fit: 10 storage buffers; `webgpu` has at most 8"),
+        "{text}"
+    );
+}
+
+#[test]
+fn two_compiles_give_the_same_plan() {
+    let build = || {
+        let mut g = Graph::new("bert");
+        let x = g.add_input("x", f32s(&["B", "S", "48"]));
+        let mask = g.add_input("mask", ty(DType::Bool, &["B", "S"]));
+        let y = layer(&mut g, "layer.0", x, mask);
+        g.add_output("y", y);
+        lower(&g, &DeviceProfile::webgpu()).unwrap().plan
+    };
+    assert_eq!(build(), build());
 }

@@ -29,8 +29,7 @@ impl Body<'_, '_> {
             inside &= proved;
         }
         let (base, flat) = layout::flat_index(self.mods.graph, value);
-        let extents = self.logical_extents();
-        let logical = flat.substitute(&extents, &|atom| match atom {
+        let logical = flat.substitute(&self.address_extents(), &|atom| match atom {
             Atom::Index(n) => Some(index_of_axis[*n as usize].clone()),
             _ => None,
         });
@@ -38,7 +37,7 @@ impl Body<'_, '_> {
         let address = self.over_parameters(&logical);
         let (mut text, _) = self.poly(&address, Int::U32, Over::Parameters);
         let last = self.mods.graph.ty(base).elements() - Dim::one();
-        if !inside && !last.is_nonneg(&extents) {
+        if !inside && !last.is_nonneg(&self.logical_extents()) {
             // Clamping to an empty axis leaves no valid index; every buffer has a first element.
             let last = last.maximum(&Dim::zero(), &attnc_ir::Extents::none());
             text = format!("min({text}, {})", self.lengths(&last, Int::U32));
@@ -62,7 +61,10 @@ impl Body<'_, '_> {
             return None;
         }
         let number = data.splat_f64()?;
-        #[expect(clippy::cast_possible_truncation, reason = "the stored values are of 32 bits")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the stored values are of 32 bits"
+        )]
         Some(match data.dtype {
             DType::F32 | DType::F16 | DType::BF16 => self.float(number as f32),
             DType::I32 => literal::int(number as i64),
@@ -103,9 +105,10 @@ impl Body<'_, '_> {
 
     /// A polynomial that may be negative, as a u32 that then is large.
     fn wrapping(&mut self, dim: &Dim) -> String {
-        let quotients = dim
-            .terms()
-            .any(|(_, m)| m.iter().any(|(a, _)| !matches!(a, Atom::Sym(_) | Atom::Index(_))));
+        let quotients = dim.terms().any(|(_, m)| {
+            m.iter()
+                .any(|(a, _)| !matches!(a, Atom::Sym(_) | Atom::Index(_)))
+        });
         if quotients {
             format!("u32({})", self.poly(dim, Int::I32, Over::Logical).0)
         } else {

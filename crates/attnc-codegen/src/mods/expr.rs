@@ -42,6 +42,12 @@ fn sigmoid(x: f32) -> f32 {
 }
 ";
 
+const SILU: &str = "\
+fn silu(x: f32) -> f32 {
+    return x * sigmoid(x);
+}
+";
+
 /// Text, and whether it is a single operand.
 type Text = (String, bool);
 
@@ -173,8 +179,8 @@ impl Body<'_, '_> {
             }
             UnaryOp::Silu if float => {
                 self.mods.helpers.insert(SIGMOID);
-                let factor = self.operand_value(a)?;
-                (format!("{factor} * sigmoid({x})"), false)
+                self.mods.helpers.insert(SILU);
+                call("silu")
             }
             UnaryOp::Softplus if float => {
                 self.mods.helpers.insert(SOFTPLUS);
@@ -245,12 +251,13 @@ impl Body<'_, '_> {
             (
                 BinaryOp::Add | BinaryOp::Sub,
                 Scalar::Binary(BinaryOp::Add | BinaryOp::Sub, ..)
-            ) | (BinaryOp::Mul | BinaryOp::Div, Scalar::Binary(BinaryOp::Mul | BinaryOp::Div, ..))
-                | (
-                    BinaryOp::Add | BinaryOp::Sub,
-                    Scalar::Binary(BinaryOp::Mul | BinaryOp::Div, ..)
-                )
-                | (BinaryOp::And, Scalar::Binary(BinaryOp::And, ..))
+            ) | (
+                BinaryOp::Mul | BinaryOp::Div,
+                Scalar::Binary(BinaryOp::Mul | BinaryOp::Div, ..)
+            ) | (
+                BinaryOp::Add | BinaryOp::Sub,
+                Scalar::Binary(BinaryOp::Mul | BinaryOp::Div, ..)
+            ) | (BinaryOp::And, Scalar::Binary(BinaryOp::And, ..))
                 | (BinaryOp::Or, Scalar::Binary(BinaryOp::Or, ..))
         );
         if same && unbound {
@@ -319,8 +326,10 @@ impl Body<'_, '_> {
 
 /// Whether there is nothing but indices and lengths in it, which are never negative.
 fn plain(dim: &Dim) -> bool {
-    dim.terms()
-        .all(|(_, m)| m.iter().all(|(a, _)| matches!(a, Atom::Sym(_) | Atom::Index(_))))
+    dim.terms().all(|(_, m)| {
+        m.iter()
+            .all(|(a, _)| matches!(a, Atom::Sym(_) | Atom::Index(_)))
+    })
 }
 
 /// The polynomial as a difference of two without negative terms.
@@ -348,9 +357,6 @@ fn split_signs(dim: &Dim) -> (Dim, Dim) {
 }
 
 fn unsupported(what: String) -> Diagnostic {
-    Diagnostic::error(
-        "unsupported-scalar",
-        format!("{what} has no WGSL form"),
-    )
-    .note("write it with other operations, or run it on the CPU backend")
+    Diagnostic::error("unsupported-scalar", format!("{what} has no WGSL form"))
+        .note("write it with other operations, or run it on the CPU backend")
 }

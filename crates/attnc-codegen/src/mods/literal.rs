@@ -50,7 +50,16 @@ mod tests {
 
     #[test]
     fn literals_read_back_to_the_bit() {
-        for value in [0.1f32, 1e-5, 3.4e38, f32::MAX, f32::MIN, 1e-45, -0.0, 16_777_217.0] {
+        for value in [
+            0.1f32,
+            1e-5,
+            3.4e38,
+            f32::MAX,
+            f32::MIN,
+            1e-45,
+            -0.0,
+            16_777_217.0,
+        ] {
             let text = finite(value);
             let read: f64 = text.parse().unwrap();
             assert!(read.abs() <= f64::from(f32::MAX), "{text}");
@@ -63,7 +72,10 @@ mod tests {
     #[test]
     fn what_has_no_literal_is_given_by_its_bits() {
         assert_eq!(not_finite(1.0), None);
-        assert_eq!(not_finite(f32::NEG_INFINITY).unwrap(), "float_bits(0xff800000u)");
+        assert_eq!(
+            not_finite(f32::NEG_INFINITY).unwrap(),
+            "float_bits(0xff800000u)"
+        );
         assert_eq!(not_finite(f32::NAN).unwrap(), "float_bits(0x7fc00000u)");
         assert_eq!(int(i64::from(i32::MIN)), "(-2147483647i - 1i)");
         assert_eq!(int(-5), "-5i");

@@ -47,15 +47,15 @@ impl Body<'_, '_> {
     /// The polynomial as text. Anything but a single operand is to be put in parentheses by the caller where
     /// it stands beside an operator; the flag says so.
     pub(super) fn poly(&mut self, dim: &Dim, int: Int, over: Over) -> (String, bool) {
+        if dim.as_const().is_some() {
+            return (self.lengths(dim, int), true);
+        }
         let mut out = String::new();
         let mut terms = self.terms(dim);
         // A sum that starts with a positive term needs no sign in front.
         if let Some(at) = terms.iter().position(|(_, c)| !is_negative(c)) {
             let first = terms.remove(at);
             terms.insert(0, first);
-        }
-        if terms.is_empty() {
-            return (zero(int), true);
         }
         let many = terms.len() > 1;
         let mut atom = !many;
@@ -208,7 +208,10 @@ impl Body<'_, '_> {
         if let Some(name) = self.known.get(&format!("d{n}")) {
             return name.clone();
         }
-        let (text, _) = self.poly(&index, Int::U32, Over::Parameters);
+        let (text, single) = self.poly(&index, Int::U32, Over::Parameters);
+        if single {
+            return text;
+        }
         self.statements.push(format!("let d{n} = {text};"));
         self.known.insert(format!("d{n}"), format!("d{n}"));
         format!("d{n}")
