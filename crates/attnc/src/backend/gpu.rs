@@ -1,0 +1,130 @@
+//! The GPU, through wgpu.
+
+use super::{Backend, Executable, Stats, StepTime};
+use crate::Error;
+use crate::gpu::{self, AdapterChoice, Gpu, HostTensorRef, Runner};
+use crate::inputs::BoundInputs;
+use crate::ir::{Graph, TensorData};
+use crate::plan::{DeviceProfile, MemoryPlan, Plan, WeightSource};
+
+/// Runs on a device of its own; a host that has one uses [`gpu::Executable`] instead.
+pub struct GpuBackend {
+    gpu: Gpu,
+}
+
+impl GpuBackend {
+    /// Opens the best adapter, a software one if need be, or the first that `adapter` describes.
+    ///
+    /// # Errors
+    /// Where there is none, or it gives no device.
+    pub fn open(adapter: Option<&str>) -> Result<Self, gpu::Error> {
+        let choice = adapter.map_or_else(AdapterChoice::any, AdapterChoice::named);
+        Gpu::open(&choice).map(Self::from)
+    }
+
+    /// Opens a real GPU.
+    ///
+    /// # Errors
+    /// Where there is none, or it gives no device.
+    pub fn open_real() -> Result<Self, gpu::Error> {
+        Gpu::open(&AdapterChoice::auto()).map(Self::from)
+    }
+}
+
+impl From<Gpu> for GpuBackend {
+    fn from(gpu: Gpu) -> Self {
+        Self { gpu }
+    }
+}
+
+/// `no GPU adapter`, with the software adapters that were left aside.
+pub(super) fn why_no_adapter(error: &gpu::Error) -> String {
+    match error {
+        gpu::Error::NoAdapter { found, .. } if found != "none" => {
+            format!("no GPU adapter (--backend gpu would use {found})")
+        }
+        _ => "no GPU adapter".to_owned(),
+    }
+}
+
+impl Backend for GpuBackend {
+    fn name(&self) -> &str {
+        "gpu"
+    }
+
+    fn device(&self) -> String {
+        self.gpu.description.line()
+    }
+
+    fn profile(&self) -> DeviceProfile {
+        self.gpu.profile.clone()
+    }
+
+    fn compile(&self, graph: &Graph) -> Result<Box<dyn Executable>, Error> {
+        let (plan, weights) = super::compile_for(graph, &self.gpu.profile)?;
+        self.load(&plan, &weights)
+    }
+
+    fn load(&self, plan: &Plan, weights: &dyn WeightSource) -> Result<Box<dyn Executable>, Error> {
+        let runner = Runner::new(&self.gpu.device, &self.gpu.queue, plan, weights)?;
+        Ok(Box::new(GpuExecutable { runner, peak: 0 }))
+    }
+}
+
+struct GpuExecutable {
+    runner: Runner,
+    peak: u64,
+}
+
+impl GpuExecutable {
+    fn named<'a>(&self, inputs: &'a BoundInputs) -> Vec<(String, HostTensorRef<'a>)> {
+        let ports = &self.runner.executable().plan().inputs;
+        let tensors = inputs.tensors.iter().map(|tensor| HostTensorRef {
+            dtype: tensor.dtype,
+            shape: &tensor.shape,
+            bytes: tensor.bytes.as_deref().unwrap_or_default(),
+        });
+        ports.iter().map(|p| p.name.clone()).zip(tensors).collect()
+    }
+}
+
+impl Executable for GpuExecutable {
+    fn run(&mut self, inputs: &BoundInputs) -> Result<Vec<TensorData>, Error> {
+        let named = self.named(inputs);
+        let named: Vec<_> = named.iter().map(|(n, t)| (n.as_str(), *t)).collect();
+        let outputs = self.runner.run_with(&named, &inputs.dims)?;
+        let memory = MemoryPlan::new(self.runner.executable().plan(), &inputs.dims);
+        self.peak = memory.map_err(gpu::Error::from)?.peak_bytes;
+        let data = |o: gpu::HostTensor| TensorData::new(o.dtype, o.shape, o.bytes.into());
+        Ok(outputs.into_iter().map(data).collect())
+    }
+
+    fn stats(&self) -> Stats {
+        let stats = self.runner.executable().stats();
+        Stats {
+            pipelines_created: stats.pipelines_created,
+            arena_peak_bytes: self.peak,
+            weights_bytes: stats.weight_bytes,
+        }
+    }
+
+    fn time_steps(&mut self, inputs: &BoundInputs) -> Result<Vec<StepTime>, Error> {
+        let named = self.named(inputs);
+        let named: Vec<_> = named.iter().map(|(n, t)| (n.as_str(), *t)).collect();
+        let times = match self.runner.profile(&named, &inputs.dims) {
+            Err(gpu::Error::NoTimestamps) => return Ok(Vec::new()),
+            times => times?,
+        };
+        let plan = self.runner.executable().plan();
+        let named = |time: gpu::StepTime| {
+            let step = &plan.steps[time.step];
+            StepTime {
+                step: time.step,
+                op: step.op.clone(),
+                kernel: plan.kernel(step.kernel).name.clone(),
+                milliseconds: time.nanoseconds / 1e6,
+            }
+        };
+        Ok(times.into_iter().map(named).collect())
+    }
+}

@@ -1,0 +1,207 @@
+//! Backends: what runs an optimised graph.
+//!
+//! Two come with attnc, [`CpuBackend`] and [`GpuBackend`]; a host adds its own by implementing
+//! [`Backend`] and registering it under a name:
+//!
+//! ```
+//! use attnc::backend::{Backends, CpuBackend, Opened};
+//! let mut backends = Backends::standard();
+//! backends.register("mine", |_adapter| Ok(Opened::chosen(Box::new(CpuBackend))));
+//! let opened = backends.open("mine", None)?;
+//! assert_eq!(opened.why, "running on the CPU");
+//! # Ok::<(), attnc::Error>(())
+//! ```
+
+mod cpu;
+mod gpu;
+
+pub use cpu::CpuBackend;
+pub(crate) use cpu::{dims as cpu_dims, named as cpu_named};
+pub use gpu::GpuBackend;
+
+use crate::ir::{Graph, TensorData};
+use crate::plan::{DeviceProfile, Plan};
+use crate::{Error, compile::Weights, inputs::BoundInputs};
+use indexmap::IndexMap;
+
+/// Something that runs graphs.
+pub trait Backend {
+    /// A short name: `cpu`, `gpu`.
+    fn name(&self) -> &str;
+
+    /// The device, for people: an adapter with its driver, or the CPU.
+    fn device(&self) -> String;
+
+    /// What the device can do, for the compiler.
+    fn profile(&self) -> DeviceProfile;
+
+    /// Makes an optimised graph ready to run, at any batch size and length.
+    ///
+    /// # Errors
+    /// What it cannot compile, and trouble of the device.
+    fn compile(&self, graph: &Graph) -> Result<Box<dyn Executable>, Error>;
+
+    /// Makes a plan ready to run, as a bundle holds it.
+    ///
+    /// # Errors
+    /// Where the backend runs graphs only, the plan does not fit, or the device is in trouble.
+    fn load(
+        &self,
+        plan: &Plan,
+        weights: &dyn crate::plan::WeightSource,
+    ) -> Result<Box<dyn Executable>, Error> {
+        let _ = (plan, weights);
+        Err(Error::BackendCannot {
+            backend: self.name().to_owned(),
+            what: "run a compiled bundle, only a model".to_owned(),
+        })
+    }
+}
+
+/// A compiled graph. Running it at other lengths compiles nothing.
+pub trait Executable {
+    /// Runs on inputs that [`inputs::bind`](crate::inputs::bind) has checked; the results come in the
+    /// order of the graph's outputs, in its types.
+    ///
+    /// # Errors
+    /// Sizes beyond a limit, indices out of range, trouble of the device.
+    fn run(&mut self, inputs: &BoundInputs) -> Result<Vec<TensorData>, Error>;
+
+    /// What it has made and holds so far.
+    fn stats(&self) -> Stats;
+
+    /// Runs once more and says how long each step took; nothing where steps cannot be timed.
+    ///
+    /// # Errors
+    /// As [`Executable::run`].
+    fn time_steps(&mut self, inputs: &BoundInputs) -> Result<Vec<StepTime>, Error> {
+        let _ = inputs;
+        Ok(Vec::new())
+    }
+}
+
+/// What an executable has made and holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Stats {
+    /// Pipelines compiled so far; 0 where there are none, as on the CPU.
+    pub pipelines_created: u64,
+    /// The most bytes of intermediates held at once in the latest run.
+    pub arena_peak_bytes: u64,
+    /// Bytes of weights on the device; 0 where they are used in place.
+    pub weights_bytes: u64,
+}
+
+/// How long one step took.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct StepTime {
+    /// Its position in the plan.
+    pub step: usize,
+    /// The operation.
+    pub op: String,
+    /// The kernel.
+    pub kernel: String,
+    /// Milliseconds on the device.
+    pub milliseconds: f64,
+}
+
+/// An opened backend, and the sentence that says why it is this one.
+pub struct Opened {
+    /// The backend.
+    pub backend: Box<dyn Backend>,
+    /// `no GPU adapter, running on the CPU`.
+    pub why: String,
+    /// Whether it stands in for a GPU that was looked for and not found.
+    pub fallback: bool,
+}
+
+impl Opened {
+    /// A backend that was asked for by name.
+    #[must_use]
+    pub fn chosen(backend: Box<dyn Backend>) -> Self {
+        let device = backend.device();
+        Self {
+            why: format!("running on {device}"),
+            backend,
+            fallback: false,
+        }
+    }
+}
+
+/// Opens a backend; the text chooses among adapters, where there are several.
+type Open = Box<dyn Fn(Option<&str>) -> Result<Opened, Error>>;
+
+/// The backends there are, by name.
+pub struct Backends {
+    open: IndexMap<String, Open>,
+}
+
+impl Backends {
+    /// `gpu` and `cpu`.
+    #[must_use]
+    pub fn standard() -> Self {
+        let mut backends = Self {
+            open: IndexMap::new(),
+        };
+        backends.register("gpu", |adapter| {
+            Ok(Opened::chosen(Box::new(GpuBackend::open(adapter)?)))
+        });
+        backends.register("cpu", |_| Ok(Opened::chosen(Box::new(CpuBackend))));
+        backends
+    }
+
+    /// Adds a backend, or replaces the one of that name.
+    pub fn register(
+        &mut self,
+        name: &str,
+        open: impl Fn(Option<&str>) -> Result<Opened, Error> + 'static,
+    ) {
+        self.open.insert(name.to_owned(), Box::new(open));
+    }
+
+    /// The names, `auto` aside.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.open.keys().map(String::as_str)
+    }
+
+    /// Opens a backend by name. `auto` is a real GPU if there is one, else the CPU; a software adapter is
+    /// used only by `gpu`, or where `adapter` names it.
+    ///
+    /// # Errors
+    /// Where there is no such backend, or it has no device.
+    pub fn open(&self, name: &str, adapter: Option<&str>) -> Result<Opened, Error> {
+        if let Some(open) = self.open.get(name) {
+            return open(adapter);
+        }
+        match (name, adapter) {
+            ("auto", Some(_)) => self.open("gpu", adapter),
+            ("auto", None) => self.open_auto(),
+            _ => Err(Error::UnknownBackend {
+                name: name.to_owned(),
+                known: self.names().map(str::to_owned).collect(),
+            }),
+        }
+    }
+
+    fn open_auto(&self) -> Result<Opened, Error> {
+        let why = match GpuBackend::open_real() {
+            Ok(gpu) => return Ok(Opened::chosen(Box::new(gpu))),
+            Err(error @ crate::gpu::Error::NoAdapter { .. }) => gpu::why_no_adapter(&error),
+            Err(error) => format!("the GPU cannot be used ({error})"),
+        };
+        let cpu = self.open("cpu", None)?;
+        Ok(Opened {
+            why: format!("{why}, {}", cpu.why),
+            fallback: true,
+            ..cpu
+        })
+    }
+}
+
+/// A compiled model for backends that run plans.
+pub(crate) fn compile_for(
+    graph: &Graph,
+    profile: &DeviceProfile,
+) -> Result<(Plan, Weights), Error> {
+    let compiled = crate::compile::lower(graph, profile)?;
+    Ok((compiled.plan, compiled.weights))
+}

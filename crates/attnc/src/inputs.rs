@@ -1,0 +1,350 @@
+//! Checking what a host gives against what a model takes.
+//!
+//! ```
+//! use attnc::{HostTensor, Model, Tensors, inputs};
+//! let model = Model::from_text("m", "graph @m(%x: f32[B, 4], %ids: i32[B]) {
+//!   %y = relu %x
+//!   return %y
+//! }")?;
+//! let given = Tensors::from([("x".to_owned(), HostTensor::new(vec![2, 3], &[0f32; 6]).unwrap())]);
+//! let problems = inputs::bind(&model.inputs, &model.constraints, &given, &Default::default()).unwrap_err();
+//! assert_eq!(problems.to_string(), "the inputs do not fit the model:
+//!   input `ids` is missing: expected int32[B]
+//!   input `x`, axis 1: expected 4, found 3");
+//! # Ok::<(), attnc::Error>(())
+//! ```
+//!
+//! Exit: tensors in the types of the graph, in the order of the ports, and a value for every length that
+//! an input has.
+
+use crate::host_tensor::TensorError;
+use crate::ir::TensorData;
+use crate::onnx::Constraint;
+use crate::plan::{BindProblem, DimBinding, DimValues};
+use crate::{Port, Tensors};
+use std::collections::BTreeSet;
+
+/// Something wrong with what was given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputProblem {
+    /// An input that was not given.
+    #[error("input `{name}` is missing: expected {expected}")]
+    Missing {
+        /// Its name.
+        name: String,
+        /// Its type.
+        expected: String,
+    },
+    /// A tensor that is no input.
+    #[error("no input is named `{name}`; the inputs are {known}")]
+    Unknown {
+        /// The name given.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// A tensor of another element type.
+    #[error("input `{name}`: expected {expected}, found {found}")]
+    DType {
+        /// The input's name.
+        name: String,
+        /// The type the model declares.
+        expected: String,
+        /// The type given.
+        found: String,
+    },
+    /// An element that the graph's type cannot hold.
+    #[error("input `{name}`: {error}")]
+    Value {
+        /// The input's name.
+        name: String,
+        /// Which element, and why.
+        error: TensorError,
+    },
+    /// A shape that does not fit, or a length without a value.
+    #[error(transparent)]
+    Shape(#[from] BindProblem),
+    /// Lengths for which the model means nothing.
+    #[error("{smaller} = {low} must be at most {larger} = {high}: {why}")]
+    Constraint {
+        /// The length that is too large.
+        smaller: String,
+        /// Its value.
+        low: i64,
+        /// The length that is its limit.
+        larger: String,
+        /// Its value.
+        high: i64,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Everything wrong with what was given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the inputs do not fit the model:{}", .0.iter().map(|p| format!("\n  {p}")).collect::<String>())]
+pub struct InputErrors(pub Vec<InputProblem>);
+
+/// Inputs ready to run: every length has a value, every tensor is in the graph's type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BoundInputs {
+    /// Values of the lengths.
+    pub dims: DimValues,
+    /// The tensors, in the order of the ports.
+    pub tensors: Vec<TensorData>,
+}
+
+/// The lengths that occur in the shapes of ports, sorted.
+#[must_use]
+pub fn lengths(ports: &[Port]) -> Vec<String> {
+    let names: BTreeSet<String> = ports
+        .iter()
+        .flat_map(|p| p.shape.iter().flat_map(crate::ir::Dim::symbols))
+        .map(|s| s.to_string())
+        .collect();
+    names.into_iter().collect()
+}
+
+/// Checks names, types, shapes and values; `dims` has values for lengths, as `--dim` gives them.
+///
+/// # Errors
+/// Everything that does not fit.
+pub fn bind(
+    ports: &[Port],
+    constraints: &[Constraint],
+    given: &Tensors,
+    dims: &DimValues,
+) -> Result<BoundInputs, InputErrors> {
+    let mut problems = name_problems(ports, given);
+    let present: Vec<&Port> = ports
+        .iter()
+        .filter(|p| given.contains_key(&p.name))
+        .collect();
+    let mut tensors = Vec::with_capacity(ports.len());
+    for port in &present {
+        let tensor = &given[&port.name];
+        if port.accepts(tensor.dtype()) {
+            match tensor.to_graph(port.dtype) {
+                Ok(data) => tensors.push(data),
+                Err(error) => problems.push(InputProblem::Value {
+                    name: port.name.clone(),
+                    error,
+                }),
+            }
+        } else {
+            problems.push(InputProblem::DType {
+                name: port.name.clone(),
+                expected: port.type_text(),
+                found: tensor.type_text(),
+            });
+        }
+    }
+    match bind_shapes(ports, &present, given, dims) {
+        Ok(dims) => {
+            problems.extend(broken(constraints, &dims));
+            if problems.is_empty() {
+                return Ok(BoundInputs { dims, tensors });
+            }
+        }
+        Err(shapes) => problems.extend(shapes),
+    }
+    Err(InputErrors(problems))
+}
+
+/// The constraints that do not hold; one whose lengths have no values is left to whoever needs them.
+fn broken(constraints: &[Constraint], dims: &DimValues) -> Vec<InputProblem> {
+    let problem = |c: &Constraint| {
+        let (low, high) = (dims.eval(&c.smaller).ok()?, dims.eval(&c.larger).ok()?);
+        (low > high).then(|| InputProblem::Constraint {
+            smaller: c.smaller.to_string(),
+            low,
+            larger: c.larger.to_string(),
+            high,
+            why: c.why.clone(),
+        })
+    };
+    constraints.iter().filter_map(problem).collect()
+}
+
+fn name_problems(ports: &[Port], given: &Tensors) -> Vec<InputProblem> {
+    let missing = ports.iter().filter(|p| !given.contains_key(&p.name));
+    let missing = missing.map(|p| InputProblem::Missing {
+        name: p.name.clone(),
+        expected: p.type_text(),
+    });
+    let known: Vec<_> = ports.iter().map(|p| format!("`{}`", p.name)).collect();
+    let unknown = given
+        .keys()
+        .filter(|name| !ports.iter().any(|p| p.name == **name));
+    let unknown = unknown.map(|name| InputProblem::Unknown {
+        name: name.clone(),
+        known: known.join(", "),
+    });
+    missing.chain(unknown).collect()
+}
+
+/// The lengths from the shapes that are there. A length that a missing input would have given is not
+/// complained about again.
+fn bind_shapes(
+    ports: &[Port],
+    present: &[&Port],
+    given: &Tensors,
+    dims: &DimValues,
+) -> Result<DimValues, Vec<InputProblem>> {
+    let names = lengths(ports);
+    let shapes = ports.iter().map(|p| (p.name.as_str(), p.shape.as_slice()));
+    let binding = DimBinding::new(&names, shapes).dims(dims);
+    let binding = present.iter().fold(binding, |binding, port| {
+        binding.shape(&port.name, given[&port.name].shape())
+    });
+    let all_there = present.len() == ports.len();
+    binding.finish().map_err(|errors| {
+        let told = |p: &BindProblem| all_there || !matches!(p, BindProblem::NoValue { .. });
+        errors
+            .0
+            .into_iter()
+            .filter(told)
+            .map(InputProblem::from)
+            .collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::HostDType;
+    use crate::HostTensor;
+    use crate::ir::{DType, Dim};
+
+    fn port(name: &str, dtype: DType, shape: &[&str], declared: Option<HostDType>) -> Port {
+        let shape = shape.iter().map(|d| d.parse::<Dim>().unwrap()).collect();
+        Port {
+            name: name.to_owned(),
+            dtype,
+            shape,
+            declared,
+        }
+    }
+
+    fn ports() -> [Port; 2] {
+        [
+            port("ids", DType::I32, &["B", "S"], Some(HostDType::I64)),
+            port("mask", DType::F32, &["B", "S"], Some(HostDType::F32)),
+        ]
+    }
+
+    fn problems(given: Tensors) -> Vec<String> {
+        let error = bind(&ports(), &[], &given, &DimValues::default()).unwrap_err();
+        error.0.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn good_inputs_give_lengths_and_graph_types() {
+        let given = Tensors::from([
+            (
+                "mask".into(),
+                HostTensor::new(vec![1, 2], &[1f32, 0.0]).unwrap(),
+            ),
+            (
+                "ids".into(),
+                HostTensor::new(vec![1, 2], &[7i64, -1]).unwrap(),
+            ),
+        ]);
+        let bound = bind(&ports(), &[], &given, &DimValues::default()).unwrap();
+        assert_eq!(bound.dims, DimValues::from([("B", 1), ("S", 2)]));
+        assert_eq!(bound.tensors[0].to_f64(), Some(vec![7.0, -1.0]));
+        assert_eq!(bound.tensors[0].dtype, DType::I32);
+    }
+
+    #[test]
+    fn all_problems_are_reported_at_once() {
+        let given = Tensors::from([
+            (
+                "ids".into(),
+                HostTensor::new(vec![2, 3], &[0f32; 6]).unwrap(),
+            ),
+            (
+                "maks".into(),
+                HostTensor::new(vec![2, 3], &[0f32; 6]).unwrap(),
+            ),
+        ]);
+        assert_eq!(
+            problems(given),
+            [
+                "input `mask` is missing: expected float32[B, S]",
+                "no input is named `maks`; the inputs are `ids`, `mask`",
+                "input `ids`: expected int64[B, S], found float32[2, 3]",
+            ]
+        );
+    }
+
+    #[test]
+    fn shapes_are_checked_against_each_other() {
+        let given = Tensors::from([
+            (
+                "ids".into(),
+                HostTensor::new(vec![2, 3], &[0i64; 6]).unwrap(),
+            ),
+            (
+                "mask".into(),
+                HostTensor::new(vec![2, 4], &[0f32; 8]).unwrap(),
+            ),
+        ]);
+        let found = problems(given);
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].contains("input `mask`, axis 1: expected S = 3"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn values_beyond_the_graphs_type_name_input_index_and_value() {
+        let given = Tensors::from([
+            (
+                "ids".into(),
+                HostTensor::new(vec![1, 2], &[0i64, 1 << 35]).unwrap(),
+            ),
+            (
+                "mask".into(),
+                HostTensor::new(vec![1, 2], &[0f32; 2]).unwrap(),
+            ),
+        ]);
+        assert_eq!(
+            problems(given),
+            ["input `ids`: element [0, 1] is 34359738368, which does not fit i32"]
+        );
+    }
+
+    #[test]
+    fn what_the_model_takes_for_granted_is_checked() {
+        let given = Tensors::from([
+            (
+                "ids".into(),
+                HostTensor::new(vec![1, 9], &[0i64; 9]).unwrap(),
+            ),
+            (
+                "mask".into(),
+                HostTensor::new(vec![1, 9], &[0f32; 9]).unwrap(),
+            ),
+        ]);
+        let limit = Constraint {
+            smaller: Dim::sym("S"),
+            larger: Dim::from(8),
+            why: "the position table has 8 rows".to_owned(),
+        };
+        let error = bind(&ports(), &[limit], &given, &DimValues::default()).unwrap_err();
+        assert_eq!(
+            error.0[0].to_string(),
+            "S = 9 must be at most 8 = 8: the position table has 8 rows"
+        );
+    }
+
+    #[test]
+    fn any_integer_will_do_where_only_the_graph_speaks() {
+        let port = port("n", DType::I32, &["B"], None);
+        assert!(port.accepts(HostDType::I64) && port.accepts(HostDType::U8));
+        assert!(!port.accepts(HostDType::F32) && !port.accepts(HostDType::Bool));
+    }
+}

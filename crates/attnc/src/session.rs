@@ -1,0 +1,255 @@
+//! The simple road: a file, tensors in, tensors out.
+//!
+//! ```no_run
+//! let mut session = attnc::Session::open("model.onnx")?;
+//! println!("{}", session.why()); // no GPU adapter, running on the CPU
+//! let inputs = attnc::npz::read("inputs.npz".as_ref())?;
+//! for (name, output) in session.run(&inputs)? {
+//!     println!("{name}: {}", output.type_text());
+//! }
+//! # Ok::<(), attnc::Error>(())
+//! ```
+
+use crate::backend::{Backends, Executable, Opened, Stats, StepTime};
+use crate::inputs::{self, BoundInputs};
+use crate::ir::TensorData;
+use crate::onnx::Constraint;
+use crate::opt::{self, AttentionReport, Optimised};
+use crate::plan::DimValues;
+use crate::plan::bundle::{self, BundleWeights, WEIGHTS_FILE};
+use crate::{Error, Model, Port, Tensors, compile, mapped};
+use std::path::Path;
+
+/// How to run a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionOptions {
+    /// `auto`, `gpu`, `cpu`, or the name of a registered backend.
+    pub backend: String,
+    /// Text that occurs in the description of the adapter to use.
+    pub adapter: Option<String>,
+    /// What the passes do.
+    pub passes: opt::Options,
+    /// Whether an attention that does not fuse, or falling back to the CPU, is an error.
+    pub require_fused: bool,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            backend: "auto".to_owned(),
+            adapter: None,
+            passes: opt::Options::default(),
+            require_fused: false,
+        }
+    }
+}
+
+/// A model on a backend.
+pub struct Session {
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+    constraints: Vec<Constraint>,
+    opened: Opened,
+    executable: Box<dyn Executable>,
+    attention: Option<AttentionReport>,
+}
+
+impl Session {
+    /// Opens a model, or a bundle, on the best backend there is.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the model or unsupported in it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::open_with(path, &SessionOptions::default())
+    }
+
+    /// Opens a model or a bundle.
+    ///
+    /// # Errors
+    /// As [`Session::open`], and where the backend asked for is not there.
+    pub fn open_with(path: impl AsRef<Path>, options: &SessionOptions) -> Result<Self, Error> {
+        let (path, backends) = (path.as_ref(), Backends::standard());
+        if path.is_dir() {
+            Self::of_bundle(path, options, &backends)
+        } else {
+            Self::of_model(&Model::open(path)?, options, &backends)
+        }
+    }
+
+    /// Compiles a model for one of `backends`.
+    ///
+    /// # Errors
+    /// What did not fuse where that is required, what cannot be compiled, trouble of the device.
+    pub fn of_model(
+        model: &Model,
+        options: &SessionOptions,
+        backends: &Backends,
+    ) -> Result<Self, Error> {
+        let optimised = compile::optimise(&model.graph, &options.passes)?;
+        Self::of_optimised(model, &optimised, options, backends)
+    }
+
+    /// As [`Session::of_model`], with the passes done.
+    ///
+    /// # Errors
+    /// As [`Session::of_model`].
+    pub fn of_optimised(
+        model: &Model,
+        optimised: &Optimised,
+        options: &SessionOptions,
+        backends: &Backends,
+    ) -> Result<Self, Error> {
+        if options.require_fused {
+            require_fused(&optimised.attention)?;
+        }
+        let opened = open(options, backends)?;
+        Ok(Self {
+            inputs: model.inputs.clone(),
+            outputs: model.outputs.clone(),
+            constraints: model.constraints.clone(),
+            executable: opened.backend.compile(&optimised.graph)?,
+            attention: Some(optimised.attention.clone()),
+            opened,
+        })
+    }
+
+    /// Opens a compiled bundle.
+    ///
+    /// # Errors
+    /// Where the bundle is damaged, does not fit the device, or the backend runs models only.
+    pub fn of_bundle(
+        dir: &Path,
+        options: &SessionOptions,
+        backends: &Backends,
+    ) -> Result<Self, Error> {
+        let plan = bundle::read_plan(dir)?;
+        let path = dir.join(WEIGHTS_FILE);
+        let bytes = mapped::map(&path).map_err(|error| Error::Io { path, error })?;
+        let weights = BundleWeights::new(&bytes, &plan)?;
+        let (inputs, outputs) = Port::of_plan(&plan);
+        // A bundle holds kernels, so that a software adapter is better than none.
+        let mut options = options.clone();
+        if options.backend == "auto" {
+            "gpu".clone_into(&mut options.backend);
+        }
+        let opened = open(&options, backends)?;
+        Ok(Self {
+            inputs,
+            outputs,
+            constraints: Vec::new(),
+            executable: opened.backend.load(&plan, &weights)?,
+            attention: None,
+            opened,
+        })
+    }
+
+    /// Runs the model.
+    ///
+    /// # Errors
+    /// Inputs that do not fit, sizes beyond a limit, trouble of the device.
+    pub fn run(&mut self, given: &Tensors) -> Result<Tensors, Error> {
+        let bound = self.bind(given, &DimValues::default())?;
+        self.run_bound(&bound)
+    }
+
+    /// Checks inputs; `dims` has values for lengths.
+    ///
+    /// # Errors
+    /// Everything that does not fit.
+    pub fn bind(&self, given: &Tensors, dims: &DimValues) -> Result<BoundInputs, Error> {
+        Ok(inputs::bind(&self.inputs, &self.constraints, given, dims)?)
+    }
+
+    /// Runs on inputs that are checked.
+    ///
+    /// # Errors
+    /// Sizes beyond a limit, trouble of the device.
+    pub fn run_bound(&mut self, bound: &BoundInputs) -> Result<Tensors, Error> {
+        let outputs = self.executable.run(bound)?;
+        self.host_tensors(&outputs)
+    }
+
+    fn host_tensors(&self, outputs: &[TensorData]) -> Result<Tensors, Error> {
+        let named = self.outputs.iter().zip(outputs).map(|(port, data)| {
+            let tensor = port.to_host(data).ok_or_else(|| Error::BackendCannot {
+                backend: self.backend().to_owned(),
+                what: format!("give output `{}`", port.name),
+            })?;
+            Ok((port.name.clone(), tensor))
+        });
+        named.collect()
+    }
+
+    /// Runs once more and says how long each step took; nothing where the backend cannot tell.
+    ///
+    /// # Errors
+    /// As [`Session::run_bound`].
+    pub fn time_steps(&mut self, bound: &BoundInputs) -> Result<Vec<StepTime>, Error> {
+        self.executable.time_steps(bound)
+    }
+
+    /// What the model takes.
+    #[must_use]
+    pub fn inputs(&self) -> &[Port] {
+        &self.inputs
+    }
+
+    /// What the model gives.
+    #[must_use]
+    pub fn outputs(&self) -> &[Port] {
+        &self.outputs
+    }
+
+    /// The backend's name.
+    #[must_use]
+    pub fn backend(&self) -> &str {
+        self.opened.backend.name()
+    }
+
+    /// The device, for people.
+    #[must_use]
+    pub fn device(&self) -> String {
+        self.opened.backend.device()
+    }
+
+    /// Where it runs and why: `no GPU adapter, running on the CPU`.
+    #[must_use]
+    pub fn why(&self) -> &str {
+        &self.opened.why
+    }
+
+    /// Attention found, fused and declined; `None` for a bundle, which does not say.
+    #[must_use]
+    pub fn attention(&self) -> Option<&AttentionReport> {
+        self.attention.as_ref()
+    }
+
+    /// What has been made and is held so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.executable.stats()
+    }
+}
+
+fn open(options: &SessionOptions, backends: &Backends) -> Result<Opened, Error> {
+    let opened = backends.open(&options.backend, options.adapter.as_deref())?;
+    if options.require_fused && opened.fallback {
+        return Err(Error::Fallback(opened.why));
+    }
+    Ok(opened)
+}
+
+/// Whether all attention fused.
+///
+/// # Errors
+/// Each that did not, with its reason.
+pub fn require_fused(report: &AttentionReport) -> Result<(), Error> {
+    if report.declined.is_empty() && report.fused >= report.found {
+        return Ok(());
+    }
+    Err(Error::NotFused {
+        found: report.found,
+        fused: report.fused,
+        declined: report.declined.clone(),
+    })
+}
