@@ -17,9 +17,9 @@ pub(crate) struct OutOfRange {
     pub(crate) size: usize,
 }
 
-/// Gives the element of an operand at an index, one i64 an axis.
+/// Gives the element of an operand of a type at an index, one i64 an axis.
 pub(crate) type LoadElement<'a> =
-    dyn Fn(usize, &[i64]) -> Result<f64, OutOfRange> + Send + Sync + 'a;
+    dyn Fn(usize, DType, &[i64]) -> Result<f64, OutOfRange> + Send + Sync + 'a;
 
 /// An expression with its lengths known.
 #[derive(Debug, Clone)]
@@ -41,11 +41,6 @@ impl<'a> BoundExpr<'a> {
             })
             .collect::<Result<_, _>>()?;
         Ok(Self { expr, polys })
-    }
-
-    /// Type of the value.
-    pub(crate) fn result(&self) -> DType {
-        self.expr.result()
     }
 
     /// The value at `index` with argument `arg`.
@@ -103,7 +98,7 @@ impl Evaluation<'_> {
                     )]
                     at.push(self.value(i)? as i64);
                 }
-                (self.load)(*operand, &at)?
+                (self.load)(*operand, expr.dtype(id), &at)?
             }
             Scalar::Unary(op, a) => scalar64::unary(*op, expr.dtype(*a), self.value(*a)?),
             // `select(c, x, false)` is written `c and x`: the second operand may be one not chosen.

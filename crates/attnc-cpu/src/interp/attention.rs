@@ -79,7 +79,7 @@ impl Row<'_> {
     ) -> Result<Vec<(usize, f64)>, OutOfRange> {
         let (q, k) = (self.at.operands[0], self.at.operands[1]);
         let (depth, keys) = (q.shape[3], k.shape[2]);
-        let elements = |operand: usize, index: &[i64]| load(self.at.operands[operand], index);
+        let elements = |operand: usize, _, index: &[i64]| load(self.at.operands[operand], index);
         let q_row = &q.data[q_row * depth..(q_row + 1) * depth];
         let mut live = Vec::with_capacity(keys);
         for key in 0..keys {

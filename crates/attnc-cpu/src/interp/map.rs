@@ -31,7 +31,7 @@ pub(super) fn map(at: &At<'_>, expr: &ScalarExpr) -> Result<Vec<f64>, ExecError>
     (0..at.shape.iter().product())
         .into_par_iter()
         .map(|flat| {
-            expr.eval(&index_at(at.shape, flat), 0.0, &|operand, index| {
+            expr.eval(&index_at(at.shape, flat), 0.0, &|operand, _, index| {
                 load(at.operands[operand], index)
             })
         })
@@ -45,7 +45,7 @@ pub(super) fn epilogue(at: &At<'_>, expr: &ScalarExpr, data: &mut [f64]) -> Resu
     data.par_iter_mut()
         .enumerate()
         .try_for_each(|(flat, element)| {
-            *element = expr.eval(&index_at(at.shape, flat), *element, &|operand, index| {
+            *element = expr.eval(&index_at(at.shape, flat), *element, &|operand, _, index| {
                 load(at.operands[operand], index)
             })?;
             Ok(())

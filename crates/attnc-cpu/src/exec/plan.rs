@@ -1,0 +1,405 @@
+//! What to do for given lengths: steps over buffers whose layouts and sizes are known.
+//!
+//! Views become layouts; only what a kernel cannot read is packed first. Buffers whose last reader is done
+//! are used again (linear scan over the steps, the best fitting slot first).
+
+use super::attention::Attention;
+use super::layout::Layout;
+use super::tape::Tape;
+use crate::bind::Bound;
+use crate::error::place;
+use crate::{ExecError, LengthError, memory};
+use attnc_ir::scalar::ScalarExpr;
+use attnc_ir::{Conv, DType, DimError, Graph, Op, ReduceOp, ValueId};
+
+/// Where a buffer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Number of the graph input.
+    Input(usize),
+    /// Number of the weight.
+    Weight(usize),
+    /// Number of the slot of the arena; of the buffer while planning.
+    Slot(usize),
+}
+
+/// A value: a buffer and where its elements lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) source: Source,
+    pub(crate) layout: Layout,
+}
+
+/// What a step computes.
+#[derive(Debug, Clone)]
+pub(crate) enum Kernel {
+    Fill(Box<Tape>),
+    Pack,
+    Concat(usize),
+    Softmax(usize),
+    LayerNorm(usize, f64),
+    RmsNorm(usize, f64),
+    Reduce(DType, ReduceOp, Vec<usize>),
+    /// Element type, axis, exclusive and reverse.
+    CumSum(DType, usize, [bool; 2]),
+    MatMul,
+    /// With the shape of the result.
+    Conv(Conv, Vec<usize>),
+    Attention(Box<Attention>),
+}
+
+/// One step.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    /// The node it is for.
+    pub(crate) id: ValueId,
+    pub(crate) kernel: Kernel,
+    pub(crate) epilogue: Option<Tape>,
+    pub(crate) operands: Vec<Place>,
+    /// The slot it writes, and how many elements.
+    pub(crate) out: usize,
+    pub(crate) len: usize,
+}
+
+/// All steps for given lengths.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) steps: Vec<Step>,
+    /// Elements of each slot.
+    pub(crate) slots: Vec<usize>,
+    /// Name, type and place of each output.
+    pub(crate) outputs: Vec<(String, DType, Place)>,
+}
+
+/// What of a graph does not depend on lengths.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Program<'a> {
+    pub(crate) graph: &'a Graph,
+    /// Number of the weight of each constant, by value.
+    pub(crate) weights: &'a [Option<usize>],
+    /// The scalar form of each node that has one, by value.
+    pub(crate) forms: &'a [Option<ScalarExpr>],
+}
+
+impl Plan {
+    /// Plans a graph with its lengths bound.
+    pub(crate) fn new(program: Program<'_>, bound: &Bound) -> Result<Self, ExecError> {
+        let mut planner = Planner {
+            program,
+            bound,
+            places: vec![None; program.graph.id_bound()],
+            steps: Vec::new(),
+            buffers: Vec::new(),
+        };
+        for &id in &bound.order {
+            if program.graph.is_used(id) {
+                let place = planner.node(id)?;
+                planner.places[id.index()] = Some(place);
+            }
+        }
+        let outputs = program
+            .graph
+            .outputs()
+            .iter()
+            .map(|(name, id)| {
+                let dtype = program.graph.ty(*id).dtype;
+                (name.clone(), dtype, planner.place(*id).clone())
+            })
+            .collect();
+        let mut plan = Self {
+            steps: planner.steps,
+            slots: Vec::new(),
+            outputs,
+        };
+        plan.assign_slots(&planner.buffers);
+        plan.check_memory(program.graph)?;
+        Ok(plan)
+    }
+
+    /// Gives every buffer a slot; a slot is free again after the last step that reads it.
+    fn assign_slots(&mut self, buffers: &[usize]) {
+        let mut last_use = vec![0; buffers.len()];
+        for (at, step) in self.steps.iter().enumerate() {
+            last_use[step.out] = last_use[step.out].max(at);
+            for operand in &step.operands {
+                if let Source::Slot(buffer) = operand.source {
+                    last_use[buffer] = at;
+                }
+            }
+        }
+        for (_, _, place) in &self.outputs {
+            if let Source::Slot(buffer) = place.source {
+                last_use[buffer] = usize::MAX;
+            }
+        }
+        let mut slot_of = vec![usize::MAX; buffers.len()];
+        let mut free: Vec<usize> = Vec::new();
+        for (at, step) in self.steps.iter_mut().enumerate() {
+            let mut done = Vec::new();
+            for operand in &mut step.operands {
+                if let Source::Slot(buffer) = &mut operand.source {
+                    if last_use[*buffer] == at && !done.contains(&slot_of[*buffer]) {
+                        done.push(slot_of[*buffer]);
+                    }
+                    *buffer = slot_of[*buffer];
+                }
+            }
+            let slot = take_slot(&mut free, &mut self.slots, step.len);
+            slot_of[step.out] = slot;
+            if last_use[step.out] == at {
+                done.push(slot);
+            }
+            step.out = slot;
+            free.extend(done);
+        }
+        for (_, _, place) in &mut self.outputs {
+            if let Source::Slot(buffer) = &mut place.source {
+                *buffer = slot_of[*buffer];
+            }
+        }
+    }
+
+    fn check_memory(&self, graph: &Graph) -> Result<(), ExecError> {
+        let outputs = self.outputs.iter().map(|(_, _, p)| p.layout.elements());
+        let elements: u128 = self
+            .slots
+            .iter()
+            .copied()
+            .chain(outputs)
+            .map(|n| n as u128)
+            .sum();
+        let (needed, available) = (elements * 4, memory::available_bytes());
+        if needed <= available {
+            return Ok(());
+        }
+        let largest = self.steps.iter().max_by_key(|s| s.len);
+        Err(ExecError::TooLarge {
+            at: largest.map_or_else(|| format!("@{}", graph.name()), |s| place(graph, s.id)),
+            needed,
+            available,
+        })
+    }
+}
+
+/// The smallest free slot that is large enough, else the largest, grown, else a new one.
+fn take_slot(free: &mut Vec<usize>, slots: &mut Vec<usize>, len: usize) -> usize {
+    let fits = (0..free.len())
+        .filter(|&f| slots[free[f]] >= len)
+        .min_by_key(|&f| slots[free[f]]);
+    let chosen = fits.or_else(|| (0..free.len()).max_by_key(|&f| slots[free[f]]));
+    let Some(chosen) = chosen else {
+        slots.push(len);
+        return slots.len() - 1;
+    };
+    let slot = free.remove(chosen);
+    slots[slot] = slots[slot].max(len);
+    slot
+}
+
+struct Planner<'a> {
+    program: Program<'a>,
+    bound: &'a Bound,
+    places: Vec<Option<Place>>,
+    steps: Vec<Step>,
+    /// Elements of each buffer.
+    buffers: Vec<usize>,
+}
+
+impl Planner<'_> {
+    fn place(&self, id: ValueId) -> &Place {
+        self.places[id.index()]
+            .as_ref()
+            .expect("operands come first")
+    }
+
+    fn operands(&self, id: ValueId) -> Vec<Place> {
+        let operands = self.program.graph.node(id).operands();
+        operands.iter().map(|&o| self.place(o).clone()).collect()
+    }
+
+    fn node(&mut self, id: ValueId) -> Result<Place, ExecError> {
+        let node = self.program.graph.node(id);
+        let shape = self.bound.shape(id);
+        if node.epilogue.is_some() && !node.op.takes_epilogue() {
+            return Err(ExecError::Malformed {
+                at: place(self.program.graph, id),
+                message: "this operation takes no epilogue".to_owned(),
+            });
+        }
+        let stored = |source| {
+            Ok(Place {
+                source,
+                layout: Layout::packed(shape),
+            })
+        };
+        let operands = self.operands(id);
+        let kernel = match &node.op {
+            Op::Input => {
+                let mut inputs = self.program.graph.inputs().iter();
+                let n = inputs.position(|&i| i == id);
+                return stored(Source::Input(n.expect("inputs are listed")));
+            }
+            Op::Constant(_) => {
+                let n = self.program.weights[id.index()];
+                return stored(Source::Weight(n.expect("constants are loaded")));
+            }
+            Op::Reshape(_) | Op::Transpose(_) | Op::Broadcast(_) | Op::Slice { .. } => {
+                return self.view(id);
+            }
+            Op::Concat { axis } => Kernel::Concat(*axis),
+            Op::Reduce { op, axes, .. } => {
+                let dtype = self.program.graph.ty(node.operands()[0]).dtype;
+                Kernel::Reduce(dtype, *op, axes.clone())
+            }
+            Op::CumSum {
+                axis,
+                exclusive,
+                reverse,
+            } => Kernel::CumSum(node.ty.dtype, *axis, [*exclusive, *reverse]),
+            Op::Softmax { axis } => Kernel::Softmax(*axis),
+            Op::LayerNorm { axis, eps } => Kernel::LayerNorm(*axis, *eps),
+            Op::RmsNorm { axis, eps } => Kernel::RmsNorm(*axis, *eps),
+            Op::MatMul => Kernel::MatMul,
+            Op::Conv(conv) => return Ok(self.conv(id, conv, operands)),
+            Op::Attention(attention) => Kernel::Attention(Box::new(self.attention(id, attention)?)),
+            _ => Kernel::Fill(Box::new(self.form(id)?)),
+        };
+        let epilogue = node.epilogue.as_ref();
+        let epilogue = epilogue
+            .map(|e| self.tape(id, e, shape, true))
+            .transpose()?;
+        Ok(self.step(id, kernel, epilogue, operands, shape))
+    }
+
+    fn step(
+        &mut self,
+        id: ValueId,
+        kernel: Kernel,
+        epilogue: Option<Tape>,
+        operands: Vec<Place>,
+        shape: &[usize],
+    ) -> Place {
+        let layout = Layout::packed(shape);
+        let (out, len) = (self.buffers.len(), layout.elements());
+        self.buffers.push(len);
+        self.steps.push(Step {
+            id,
+            kernel,
+            epilogue,
+            operands,
+            out,
+            len,
+        });
+        Place {
+            source: Source::Slot(out),
+            layout,
+        }
+    }
+
+    /// The value packed at the start of a buffer.
+    fn packed(&mut self, id: ValueId, place: Place) -> Place {
+        if place.layout.is_packed() && place.layout.offset == 0 {
+            return place;
+        }
+        let shape = place.layout.shape.clone();
+        self.step(id, Kernel::Pack, None, vec![place], &shape)
+    }
+
+    fn view(&mut self, id: ValueId) -> Result<Place, ExecError> {
+        let graph = self.program.graph;
+        let node = graph.node(id);
+        let shape = self.bound.shape(id);
+        let x = self.place(node.operands()[0]).clone();
+        let error = |error: LengthError| ExecError::Length {
+            at: place(graph, id),
+            error,
+        };
+        let layout = match &node.op {
+            Op::Transpose(perm) => x.layout.transpose(perm),
+            Op::Broadcast(_) => x.layout.broadcast(shape),
+            Op::Slice {
+                axis, start, step, ..
+            } => {
+                let start = self.bound.value(graph, id, start)?;
+                let len = shape[*axis];
+                x.layout.slice(*axis, start, *step, len).map_err(error)?
+            }
+            _ => {
+                if x.layout.elements() != shape.iter().product::<usize>() {
+                    return Err(error(LengthError::Mismatch {
+                        from: x.layout.shape,
+                        to: shape.to_vec(),
+                    }));
+                }
+                match x.layout.reshape(shape) {
+                    Some(layout) => layout,
+                    None => {
+                        let packed = self.packed(id, x);
+                        return Ok(Place {
+                            source: packed.source,
+                            layout: Layout::packed(shape),
+                        });
+                    }
+                }
+            }
+        };
+        Ok(Place {
+            source: x.source,
+            layout,
+        })
+    }
+
+    fn conv(&mut self, id: ValueId, conv: &Conv, operands: Vec<Place>) -> Place {
+        let packed = operands.into_iter().map(|o| self.packed(id, o)).collect();
+        let shape = self.bound.shape(id);
+        let kernel = Kernel::Conv(conv.clone(), shape.to_vec());
+        self.step(id, kernel, None, packed, shape)
+    }
+
+    fn attention(
+        &self,
+        id: ValueId,
+        attention: &attnc_ir::Attention,
+    ) -> Result<Attention, ExecError> {
+        let operands = self.program.graph.node(id).operands();
+        let mut extents = self.bound.shape(operands[0]).to_vec();
+        extents[3] = self.bound.shape(operands[1])[2];
+        let tape = |expr: &Option<ScalarExpr>| {
+            expr.as_ref()
+                .map(|e| self.tape(id, e, &extents, false))
+                .transpose()
+        };
+        #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
+        let scale = attention.scale as f32;
+        Ok(Attention {
+            scale,
+            score_mod: tape(&attention.score_mod)?,
+            mask_mod: tape(&attention.mask_mod)?,
+        })
+    }
+
+    fn form(&self, id: ValueId) -> Result<Tape, ExecError> {
+        let form = self.program.forms[id.index()].as_ref();
+        let form = form.ok_or_else(|| ExecError::Malformed {
+            at: place(self.program.graph, id),
+            message: "this node has no scalar form".to_owned(),
+        })?;
+        self.tape(id, form, self.bound.shape(id), true)
+    }
+
+    fn tape(
+        &self,
+        id: ValueId,
+        expr: &ScalarExpr,
+        extents: &[usize],
+        merge: bool,
+    ) -> Result<Tape, ExecError> {
+        let operands = self.program.graph.node(id).operands();
+        let layouts: Vec<&Layout> = operands.iter().map(|&o| &self.place(o).layout).collect();
+        let tape = Tape::new(expr, &self.bound.dims, extents, &layouts, merge);
+        tape.map_err(|error: DimError| ExecError::Length {
+            at: place(self.program.graph, id),
+            error: error.into(),
+        })
+    }
+}
