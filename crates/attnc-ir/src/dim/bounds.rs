@@ -66,10 +66,14 @@ impl Dim {
         let Some(low) = self.bound(Side::Low, ext) else {
             return false;
         };
-        let shifted = low.substitute(&Extents::none(), &|atom| match atom {
-            Atom::Sym(s) if ext.at_least_one(s) => Some(Self::atom(atom.clone()) + Self::one()),
-            _ => None,
-        });
+        let shifted = if low.symbols().iter().any(|s| ext.at_least_one(s)) {
+            low.substitute(&Extents::none(), &|atom| match atom {
+                Atom::Sym(s) if ext.at_least_one(s) => Some(Self::atom(atom.clone()) + Self::one()),
+                _ => None,
+            })
+        } else {
+            low
+        };
         shifted
             .terms
             .iter()
@@ -86,6 +90,12 @@ impl Dim {
     fn bound(&self, side: Side, ext: &Extents) -> Option<Self> {
         let mut out = Self::zero();
         for (mono, coeff) in &self.terms {
+            // A term of lengths alone is its own bound. (Simplifying its quotients again would take time
+            // exponential in how deep they nest.)
+            if !mono.iter().any(|(atom, _)| atom.has_index()) {
+                out.add_term(mono.clone(), *coeff);
+                continue;
+            }
             let side = side.flip_if(*coeff < 0);
             let mut term = Self::from(*coeff);
             for (atom, power) in mono {
@@ -225,6 +235,15 @@ impl Dim {
 }
 
 impl Atom {
+    fn has_index(&self) -> bool {
+        let in_dim = |d: &Dim| d.terms.keys().flatten().any(|(atom, _)| atom.has_index());
+        match self {
+            Self::Sym(_) => false,
+            Self::Index(_) => true,
+            Self::FloorDiv(a, b) | Self::Max(a, b) | Self::Min(a, b) => in_dim(a) || in_dim(b),
+        }
+    }
+
     fn is_nonneg(&self, ext: &Extents) -> bool {
         match self {
             Self::Sym(_) | Self::Index(_) => true,
