@@ -1,2 +1,68 @@
-//! The `attnc` command.
-fn main() {}
+//! The `attnc` command: explain, compile, run, verify and bench models, list devices.
+//!
+//! Results go to stdout, and with `--json` one JSON object and nothing else; prose about what is being done,
+//! progress and diagnostics go to stderr. Exit codes: 0 good; 1 a comparison failed; 2 bad usage or input;
+//! 3 valid but unsupported, or `--require-fused` not met; 4 device trouble.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line talks to its user"
+)]
+
+mod args;
+mod commands;
+mod progress;
+mod summary;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Compiler for attention models: explains, compiles, runs and verifies them.
+#[derive(Parser)]
+#[command(name = "attnc", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Say what fused, what did not and why, which kernels run and what memory they need
+    Explain(commands::explain::Options),
+    /// Write the plan, the shaders and the weights into a folder
+    Compile(commands::compile::Options),
+    /// Run a model or a compiled bundle
+    Run(commands::run::Options),
+    /// Run a model and compare with expected values, or with the model itself in f64
+    Verify(commands::verify::Options),
+    /// Measure how long a model takes
+    Bench(commands::bench::Options),
+    /// List the devices there are and the built-in profiles
+    Devices(commands::devices::Options),
+}
+
+/// Whether a comparison, if there was one, came out well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Good,
+    ComparisonFailed,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Explain(options) => commands::explain::run(&options),
+        Command::Compile(options) => commands::compile::run(&options),
+        Command::Run(options) => commands::run::run(&options),
+        Command::Verify(options) => commands::verify::run(&options),
+        Command::Bench(options) => commands::bench::run(&options),
+        Command::Devices(options) => commands::devices::run(&options),
+    };
+    match result {
+        Ok(Outcome::Good) => ExitCode::SUCCESS,
+        Ok(Outcome::ComparisonFailed) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

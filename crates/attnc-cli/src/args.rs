@@ -1,0 +1,178 @@
+//! Options that several subcommands share.
+
+use crate::progress;
+use attnc::plan::{DeviceProfile, DimValues};
+use attnc::sources::{self, Role, Source};
+use attnc::{Error, Model, Port, SessionOptions, Tensors, opt, random};
+use std::path::{Path, PathBuf};
+
+/// `NAME=N`, for `--dim`.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedDim {
+    name: String,
+    value: i64,
+}
+
+impl std::str::FromStr for NamedDim {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not NAME=N with a whole number N of at least 0");
+        let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+        let value: i64 = value.parse().map_err(|_| wrong())?;
+        if name.is_empty() || value < 0 {
+            return Err(wrong());
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            value,
+        })
+    }
+}
+
+/// Where to run, and with which passes.
+#[derive(clap::Args)]
+pub(crate) struct Target {
+    /// auto (a real GPU if there is one, else the CPU), cpu, or gpu (a software adapter will do)
+    #[arg(long, default_value = "auto")]
+    backend: String,
+    /// Use the first adapter whose description contains TEXT (see `attnc devices`)
+    #[arg(long, value_name = "TEXT")]
+    adapter: Option<String>,
+    /// Compile without attention fusion, for comparison
+    #[arg(long)]
+    no_fuse: bool,
+    /// Fail where an attention does not fuse, or where the CPU has to stand in for a GPU
+    #[arg(long)]
+    require_fused: bool,
+    /// Stop the passes after N rewrites, to find a bad one
+    #[arg(long, value_name = "N")]
+    stop_after: Option<usize>,
+}
+
+impl Target {
+    /// The options of a session.
+    pub(crate) fn session(&self) -> SessionOptions {
+        SessionOptions {
+            backend: self.backend.clone(),
+            adapter: self.adapter.clone(),
+            passes: opt::Options {
+                fuse_attention: !self.no_fuse,
+                stop_after: self.stop_after,
+            },
+            require_fused: self.require_fused,
+        }
+    }
+}
+
+/// Where inputs come from.
+#[derive(clap::Args)]
+pub(crate) struct Inputs {
+    /// FILE.npz (arrays by name), NAME=FILE.npy (one array), or a folder of ONNX test data
+    /// (input_N.pb by position); repeat to merge
+    #[arg(
+        short,
+        long = "input",
+        value_name = "SOURCE",
+        conflicts_with = "random"
+    )]
+    input: Vec<Source>,
+    /// Draw all inputs from this seed; lengths then come from --dim
+    #[arg(long, value_name = "SEED")]
+    random: Option<u64>,
+    /// The value of a length, as B=2; repeat for more
+    #[arg(long = "dim", value_name = "NAME=N")]
+    dims: Vec<NamedDim>,
+}
+
+impl Inputs {
+    /// The lengths given.
+    pub(crate) fn dims(&self) -> DimValues {
+        dim_values(&self.dims)
+    }
+
+    /// Reads the inputs of a model, or draws them.
+    pub(crate) fn of_model(&self, model: &Model) -> Result<Tensors, Error> {
+        match self.random {
+            Some(seed) => random::inputs(model, &self.dims(), seed),
+            None => self.read(&model.inputs),
+        }
+    }
+
+    /// As [`Inputs::of_model`]; where nothing says where inputs come from, they are drawn from seed 0.
+    pub(crate) fn or_random(&self, model: &Model) -> Result<Tensors, Error> {
+        if self.random.is_none() && self.input.is_empty() {
+            eprintln!("no inputs given: drawn from seed 0");
+            return random::inputs(model, &self.dims(), 0);
+        }
+        self.of_model(model)
+    }
+
+    /// Reads the inputs of a bundle, which cannot say what ids it would take.
+    pub(crate) fn of_ports(&self, ports: &[Port]) -> Result<Tensors, Error> {
+        if self.random.is_some() {
+            return Err(Error::Usage(
+                "--random needs the model: a bundle does not say which ids its tables hold; give -i".to_owned(),
+            ));
+        }
+        self.read(ports)
+    }
+
+    fn read(&self, ports: &[Port]) -> Result<Tensors, Error> {
+        if self.input.is_empty() && !ports.is_empty() {
+            let wanted: Vec<_> = ports
+                .iter()
+                .map(|p| format!("\n  {}: {}", p.name, p.type_text()))
+                .collect();
+            return Err(Error::Usage(format!(
+                "no inputs given: give -i FILE.npz, or --random SEED; the model takes{}",
+                wanted.concat()
+            )));
+        }
+        sources::read(&self.input, Role::Input, ports)
+    }
+}
+
+/// The lengths given, by name.
+pub(crate) fn dim_values(dims: &[NamedDim]) -> DimValues {
+    dims.iter().map(|d| (d.name.as_str(), d.value)).collect()
+}
+
+/// A built-in profile by name.
+pub(crate) fn profile(name: &str) -> Result<DeviceProfile, Error> {
+    DeviceProfile::by_name(name).ok_or_else(|| {
+        let known = DeviceProfile::NAMES.join(", ");
+        Error::Usage(format!("no profile is named `{name}`; there are {known}"))
+    })
+}
+
+/// Opens a model, with a bar on long loads.
+pub(crate) fn open_model(path: &Path) -> Result<Model, Error> {
+    let model = progress::during(&format!("loading {}", path.display()), || Model::open(path))?;
+    for note in &model.notes {
+        eprintln!("note: {note}");
+    }
+    Ok(model)
+}
+
+/// The argument that names a model.
+#[derive(clap::Args)]
+pub(crate) struct ModelPath {
+    /// The model: an .onnx or .attn file
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_whole_numbers() {
+        let dims: Vec<NamedDim> = ["B=2", "S=0"].iter().map(|d| d.parse().unwrap()).collect();
+        assert_eq!(dim_values(&dims), DimValues::from([("B", 2), ("S", 0)]));
+        for wrong in ["B", "B=", "=2", "B=-1", "B=1.5", "B=99999999999999999999"] {
+            assert!(wrong.parse::<NamedDim>().is_err(), "{wrong}");
+        }
+    }
+}

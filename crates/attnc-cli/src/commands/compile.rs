@@ -1,0 +1,79 @@
+//! `attnc compile`: a bundle to ship.
+
+use crate::args::{self, ModelPath};
+use crate::{Outcome, progress, summary};
+use attnc::explain::{Attention, plural};
+use attnc::plan::bundle;
+use attnc::{Error, opt, require_fused};
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    path: ModelPath,
+    /// The folder to write; with several profiles, each gets a folder of its name in it
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// The device profile to compile for: webgpu, mobile, desktop, matrix; repeat for more
+    #[arg(long = "profile", value_name = "NAME", default_value = "webgpu")]
+    profiles: Vec<String>,
+    /// The shader languages to write
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "wgsl")]
+    emit: Vec<Language>,
+    /// Compile without attention fusion
+    #[arg(long)]
+    no_fuse: bool,
+    /// Fail where an attention does not fuse
+    #[arg(long)]
+    require_fused: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Language {
+    Wgsl,
+    Spirv,
+    Msl,
+    Hlsl,
+    Glsl,
+}
+
+pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
+    if options.emit.iter().any(|l| *l != Language::Wgsl) {
+        return Err(Error::BackendCannot {
+            backend: "compile".to_owned(),
+            what: "write spirv, msl, hlsl or glsl yet; give --emit wgsl".to_owned(),
+        });
+    }
+    let profiles = options.profiles.iter().map(|name| args::profile(name));
+    let profiles: Vec<_> = profiles.collect::<Result<_, _>>()?;
+    let model = args::open_model(&options.path.model)?;
+    let passes = opt::Options {
+        fuse_attention: !options.no_fuse,
+        stop_after: None,
+    };
+    let optimised = progress::during("optimising", || attnc::optimise(&model.graph, &passes))?;
+    let attention = Attention::from(&optimised.attention);
+    eprintln!("{}", summary::attention_line(&attention));
+    summary::print_declined(&attention);
+    if options.require_fused {
+        require_fused(&optimised.attention)?;
+    }
+    for profile in &profiles {
+        let dir = match profiles.len() {
+            1 => options.output.clone(),
+            _ => options.output.join(&profile.name),
+        };
+        let compiled = attnc::lower(&optimised.graph, profile)?.named_after(&model);
+        progress::during("writing", || {
+            bundle::write(&dir, &compiled.plan, &compiled.weights)
+        })?;
+        let kernels = plural(compiled.plan.kernels.len(), "kernel");
+        let steps = plural(compiled.plan.steps.len(), "step");
+        println!(
+            "{}: {steps} of {kernels} for {}",
+            dir.display(),
+            profile.name
+        );
+    }
+    Ok(Outcome::Good)
+}

@@ -1,0 +1,75 @@
+//! `attnc explain`: what became of a model.
+
+use crate::args::{self, ModelPath, NamedDim};
+use crate::{Outcome, progress, summary};
+use attnc::{Error, explain, opt, require_fused};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    path: ModelPath,
+    /// How to say it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// The device profile to compile for: webgpu, mobile, desktop, matrix
+    #[arg(long, default_value = "webgpu")]
+    profile: String,
+    /// Stop the passes after N rewrites
+    #[arg(long, value_name = "N")]
+    stop_after: Option<usize>,
+    /// Compile without attention fusion
+    #[arg(long)]
+    no_fuse: bool,
+    /// Fail where an attention does not fuse
+    #[arg(long)]
+    require_fused: bool,
+    /// The value of a length, to say what the arena takes; repeat for more
+    #[arg(long = "dim", value_name = "NAME=N")]
+    dims: Vec<NamedDim>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Words
+    Text,
+    /// One JSON object
+    Json,
+    /// A picture for Graphviz
+    Dot,
+    /// A picture for Markdown
+    Mermaid,
+    /// The optimised graph in the text form
+    Attn,
+}
+
+pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
+    let model = args::open_model(&options.path.model)?;
+    let passes = opt::Options {
+        fuse_attention: !options.no_fuse,
+        stop_after: options.stop_after,
+    };
+    let profile = args::profile(&options.profile)?;
+    let mut explained =
+        progress::during("compiling", || explain::explain(&model, &passes, &profile))?;
+    if !options.dims.is_empty() {
+        explained = explained.at(&args::dim_values(&options.dims))?;
+    }
+    match if options.json {
+        Format::Json
+    } else {
+        options.format
+    } {
+        Format::Text => print!("{}", explain::text(&explained.report)),
+        Format::Json => summary::print_json(&explained.report)?,
+        Format::Dot => print!("{}", explain::dot(&explained.optimised.graph)),
+        Format::Mermaid => print!("{}", explain::mermaid(&explained.optimised.graph)),
+        Format::Attn => print!("{}", attnc::ir::text::print(&explained.optimised.graph)),
+    }
+    if options.require_fused {
+        require_fused(&explained.optimised.attention)?;
+    }
+    Ok(Outcome::Good)
+}

@@ -1,0 +1,20 @@
+//! A spinner on stderr for what takes long, and only where a person watches.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+/// Shows `message` and the time passed while `work` runs; nothing where stderr is not a terminal.
+pub(crate) fn during<T>(message: &str, work: impl FnOnce() -> T) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work();
+    }
+    let bar = ProgressBar::new_spinner().with_message(message.to_owned());
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(120));
+    let result = work();
+    bar.finish_and_clear();
+    result
+}
