@@ -1,7 +1,7 @@
 //! The CPU executor, for machines without a GPU.
 
 use super::{Backend, Executable, Stats};
-use crate::cpu::{self, Dims, Tensor, TensorBuf};
+use crate::cpu::{self, Dims, Executor, Tensor, TensorBuf};
 use crate::inputs::BoundInputs;
 use crate::ir::{DType, Graph, TensorData};
 use crate::plan::{DeviceProfile, DimValues};
@@ -32,25 +32,28 @@ impl Backend for CpuBackend {
                 .iter()
                 .map(|&id| graph.node(id).name().to_owned())
                 .collect(),
-            graph: graph.clone(),
+            executor: Executor::new(graph.clone())?,
         }))
     }
 }
 
 struct CpuExecutable {
     names: Vec<String>,
-    graph: Graph,
+    executor: Executor,
 }
 
 impl Executable for CpuExecutable {
     fn run(&mut self, inputs: &BoundInputs) -> Result<Vec<TensorData>, Error> {
         let tensors = named(&self.names, &inputs.tensors)?;
-        let outputs = cpu::interp::run(&self.graph, &dims(&inputs.dims), &tensors)?;
+        let outputs = self.executor.run_with(&dims(&inputs.dims), &tensors)?;
         Ok(outputs.into_iter().map(|(_, t)| from_cpu(t)).collect())
     }
 
     fn stats(&self) -> Stats {
-        Stats::default()
+        Stats {
+            arena_peak_bytes: self.executor.arena_bytes() as u64,
+            ..Stats::default()
+        }
     }
 }
 

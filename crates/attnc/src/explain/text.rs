@@ -1,6 +1,7 @@
 //! The report as people read it.
 
-use super::{Attention, Buffers, Report};
+use super::{Attention, Buffers, Remark, Report};
+use indexmap::IndexMap;
 use std::fmt::Write as _;
 
 /// The report in words, a dozen lines for a dozen layers.
@@ -43,38 +44,52 @@ fn attention(attention: &Attention) -> String {
     }
 }
 
-/// What was fused or recognised; remarks that differ in their nodes only share a line.
+/// What was fused or recognised. Remarks that differ only in the numbers of nodes, as those of a model's
+/// layers do, share a line.
 fn remarks(out: &mut String, report: &Report) -> std::fmt::Result {
-    let mut groups: indexmap::IndexMap<(&str, &str, &str), Vec<&str>> = indexmap::IndexMap::new();
-    for remark in report
-        .remarks
-        .iter()
-        .filter(|r| r.kind != "declined" || r.pass != "fuse-attention")
-    {
+    let mut groups: IndexMap<(&str, &str, String), Vec<&Remark>> = IndexMap::new();
+    for remark in &report.remarks {
+        // Those were listed with the attention.
+        if remark.kind == "declined" && remark.pass == "fuse-attention" {
+            continue;
+        }
         let key = (
             remark.pass.as_str(),
             remark.kind.as_str(),
-            remark.message.as_str(),
+            without_numbers(&remark.message),
         );
-        let nodes = groups.entry(key).or_default();
-        nodes.extend(remark.nodes.first().map(String::as_str));
+        groups.entry(key).or_default().push(remark);
     }
     if !groups.is_empty() {
         writeln!(out, "\nremarks")?;
     }
-    for ((pass, kind, message), nodes) in groups {
-        let count = if nodes.len() > 1 {
-            format!("{} × ", nodes.len())
+    for ((pass, kind, _), group) in groups {
+        let (first, more) = (group[0], group.len() > 1);
+        let count = if more {
+            format!("{} × ", group.len())
         } else {
             String::new()
         };
-        let first = nodes
-            .first()
-            .map(|n| format!(" [{n}{}]", if nodes.len() > 1 { ", …" } else { "" }));
-        let first = first.unwrap_or_default();
-        writeln!(out, "  {pass}: {count}{kind}: {message}{first}")?;
+        let node = first.nodes.first().map_or(String::new(), |node| {
+            format!(" [{node}{}]", if more { ", …" } else { "" })
+        });
+        writeln!(out, "  {pass}: {count}{kind}: {}{node}", first.message)?;
     }
     Ok(())
+}
+
+/// `node_linear_12` and `node_linear` are the same here, but `0.125` is not `0.25`.
+fn without_numbers(message: &str) -> String {
+    let words = message.split_inclusive(|c: char| c.is_whitespace() || c == ',');
+    let stem = |word: &str| {
+        if word.starts_with(|c: char| c.is_alphabetic() || c == '/' || c == '_') {
+            word.replace(|c: char| c.is_ascii_digit(), "")
+                .replace('_', "")
+        } else {
+            word.to_owned()
+        }
+    };
+    words.map(stem).collect()
 }
 
 fn kernels(out: &mut String, report: &Report) -> std::fmt::Result {
@@ -111,4 +126,31 @@ fn buffers(out: &mut String, buffers: &Buffers) -> std::fmt::Result {
 pub fn plural(n: usize, what: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
     format!("{n} {what}{s}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_share_a_line_and_constants_do_not() {
+        let same = |a: &str, b: &str| without_numbers(a) == without_numbers(b);
+        assert!(same(
+            "matmul takes linear, add_4",
+            "matmul takes linear_12, add_5"
+        ));
+        assert!(!same(
+            "one attention: scale = 0.125",
+            "one attention: scale = 0.25"
+        ));
+        assert!(!same("matmul takes linear", "matmul takes gelu"));
+    }
+
+    #[test]
+    fn numbers_of_things_read_well() {
+        assert_eq!(
+            (plural(1, "step"), plural(2, "step")),
+            ("1 step".into(), "2 steps".into())
+        );
+    }
 }
