@@ -10,7 +10,7 @@
 
 import package::params::{WORKGROUP_SIZE};
 import package::micro::{ROWS, COLUMNS, COLUMN_BLOCKS, Tile, a_item, b_item, c_item};
-import package::micro::{a_rows, b_columns, tile_zero, tile_multiply_add, tile_values, store_block};
+import package::micro::{a_rows, b_columns, tile_zero, tile_multiply_add, tile_row, row_block, store_block};
 import package::lib::indexing::{linear_workgroup, div_ceil};
 
 struct Shape {
@@ -68,12 +68,12 @@ fn matmul_rows(
     }
 
     // The epilogue may be long, so it stands in a loop, not in ROWS * COLUMNS copies.
-    var values = tile_values(tile);
     let live_rows = min(ROWS, shape.m - m);
     let live_blocks = min(COLUMN_BLOCKS, div_ceil(shape.n - n, 4u));
     for (var r = 0u; r < live_rows; r++) {
+        let row = tile_row(tile, r);
         for (var block = 0u; block < live_blocks; block++) {
-            store_block(b0, b1, m + r, n + 4u * block, values[r * COLUMN_BLOCKS + block]);
+            store_block(b0, b1, m + r, n + 4u * block, row_block(row, block));
         }
     }
 }

@@ -29,7 +29,7 @@ pub enum RightLoad {
 /// Outputs of one invocation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MatmulTile {
-    /// Rows, 1 to 8.
+    /// Rows, 1 to 16.
     pub rows: u32,
     /// Columns: 4, 8, 12 or 16.
     pub columns: u32,
@@ -56,6 +56,7 @@ impl MatmulTile {
             self.a_functions(),
             self.b_functions(),
             self.step(),
+            self.pick(),
             self.store(),
         ]
         .concat())
@@ -67,8 +68,8 @@ impl MatmulTile {
 
     fn check(&self) -> Result<(), MicroError> {
         let mut checks = Checks::default();
-        checks.expect((1..=8).contains(&self.rows), || {
-            format!("rows: expected 1 to 8, found {}", self.rows)
+        checks.expect((1..=16).contains(&self.rows), || {
+            format!("rows: expected 1 to 16, found {}", self.rows)
         });
         checks.expect([4, 8, 12, 16].contains(&self.columns), || {
             format!("columns: expected 4, 8, 12 or 16, found {}", self.columns)
@@ -371,12 +372,6 @@ fn load_b({parameters}, k: u32) -> mat4x4<f32> {{
                     format!("    (*tile).r{r}c{c} += b{c} * a{r};")
                 })
         });
-        let values = lines(self.rows, |r| {
-            format!(
-                "        {},",
-                list(self.blocks(), ", ", |c| format!("tile.r{r}c{c}"))
-            )
-        });
         format!(
             "\
 fn tile_zero() -> Tile {{
@@ -386,14 +381,42 @@ fn tile_zero() -> Tile {{
 fn tile_multiply_add(tile: ptr<function, Tile>, rows: ARows, columns: BColumns, k: u32) {{
 {loads}{updates}}}
 
-fn tile_values(tile: Tile) -> array<vec4<f32>, {}> {{
-    return array<vec4<f32>, {}>(
-{values}    );
+"
+        )
+    }
+
+    /// Access to the finished tile by run-time index: as selections, since an array would force the
+    /// tile out of its registers (and take a software driver ten times as long to compile).
+    fn pick(&self) -> String {
+        let blocks = self.blocks();
+        let first = list(blocks, ", ", |c| format!("tile.r0c{c}"));
+        let rows: String = (1..self.rows)
+            .map(|r| {
+                lines(blocks, |c| {
+                    format!("    row.c{c} = select(row.c{c}, tile.r{r}c{c}, r == {r}u);")
+                })
+            })
+            .collect();
+        let picks = lines(blocks - 1, |c| {
+            format!("    x = select(x, row.c{0}, block == {0}u);", c + 1)
+        });
+        format!(
+            "\
+struct TileRow {{
+{}}}
+
+fn tile_row(tile: Tile, r: u32) -> TileRow {{
+    var row = TileRow({first});
+{rows}    return row;
+}}
+
+fn row_block(row: TileRow, block: u32) -> vec4<f32> {{
+    var x = row.c0;
+{picks}    return x;
 }}
 
 ",
-            self.rows * self.blocks(),
-            self.rows * self.blocks(),
+            lines(blocks, |c| format!("    c{c}: vec4<f32>,"))
         )
     }
 
