@@ -335,10 +335,7 @@ fn every_rule_refuses_what_breaks_it() {
 
 #[test]
 fn every_rule_has_a_case() {
-    let rules: BTreeSet<_> = verify::RULES
-        .iter()
-        .map(|(code, _)| *code)
-        .collect();
+    let rules: BTreeSet<_> = verify::RULES.iter().map(|(code, _)| *code).collect();
     let cases: BTreeSet<_> = broken().iter().map(|(code, ..)| *code).collect();
     assert_eq!(rules, cases);
 }

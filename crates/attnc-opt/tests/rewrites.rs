@@ -450,6 +450,19 @@ fn tables_that_are_formulas_become_them() {
         formula(TensorData::i32(vec![1, 4], &[3, 5, 7, 9])).unwrap(),
         "2 * d1 + 3"
     );
+    // A batch of equal triangles, and pairs of indices as the last axis.
+    let batch: Vec<bool> = [band(3, 3, |r, c| c <= r), band(3, 3, |r, c| c <= r)].concat();
+    assert_eq!(
+        formula(TensorData::bool(vec![2, 1, 3, 3], &batch)).unwrap(),
+        "d3 <= d2"
+    );
+    let pairs: Vec<i32> = (0..2)
+        .flat_map(|b| (0..5).flat_map(move |k| [b, k]))
+        .collect();
+    assert_eq!(
+        formula(TensorData::i32(vec![2, 5, 2], &pairs)).unwrap(),
+        "select(d2 < 1, d0, d1)"
+    );
     // One element off, and it is a table.
     assert_eq!(formula(TensorData::i32(vec![4], &[3, 5, 7, 8])), None);
     let mut almost = band(5, 5, |r, c| c <= r);

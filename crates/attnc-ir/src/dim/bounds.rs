@@ -145,7 +145,39 @@ impl Dim {
         if rest.is_nonneg(ext) && rest.is_below(divisor, ext) {
             return whole;
         }
-        whole + rest.nested_floor_div(divisor)
+        whole
+            + match rest.without_common_factor(divisor, ext) {
+                Some((rest, divisor)) => rest.floor_div(&divisor, ext),
+                None => rest.nested_floor_div(divisor),
+            }
+    }
+
+    /// `floordiv(g * x + r, g * d)` is `floordiv(x, d)` where `0 <= r < g`: gives `x` and `d`, for a
+    /// divisor of one term and the first factor `g` it shares with a term of `self` for which that holds.
+    fn without_common_factor(&self, divisor: &Self, ext: &Extents) -> Option<(Self, Self)> {
+        let mut terms = divisor.terms.iter();
+        let ((mono, coeff), None) = (terms.next()?, terms.next()) else {
+            return None;
+        };
+        self.terms.iter().find_map(|(m, c)| {
+            let shared: Vec<(Atom, u32)> = m
+                .iter()
+                .filter_map(|(atom, p)| {
+                    let (_, q) = mono.iter().find(|(a, _)| a == atom)?;
+                    Some((atom.clone(), *p.min(q)))
+                })
+                .collect();
+            let number = gcd(c.unsigned_abs(), coeff.unsigned_abs());
+            let factor = Self {
+                terms: [(shared, i64::try_from(number).ok()?)].into(),
+            };
+            if factor.is(1) || factor == *divisor {
+                return None;
+            }
+            let (whole, rest) = self.split_multiple(&factor);
+            let bounded = rest.is_nonneg(ext) && rest.is_below(&factor, ext);
+            bounded.then(|| Some((whole, divisor.exact_div(&factor)?)))?
+        })
     }
 
     /// `floordiv(floordiv(x, a), b)` is `floordiv(x, a * b)` for positive `a`, `b`.
@@ -254,6 +286,10 @@ impl Atom {
     }
 }
 
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,6 +317,22 @@ mod tests {
             flat.floor_div(&dim("64"), &ext).modulo(&dim("S"), &ext),
             dim("d1")
         );
+    }
+
+    #[test]
+    fn rows_split_out_of_a_flat_axis_are_seen_through() {
+        // [34, 32] as [2, 17, 32]: row and column of the flat position come back as one affine index.
+        let ext = Extents::new(vec![dim("34"), dim("32")]);
+        let flat = dim("32 * d0 + d1");
+        assert_eq!(flat.floor_div(&dim("544"), &ext), dim("floordiv(d0, 17)"));
+        assert_eq!(
+            flat.floor_div(&dim("544"), &ext) * dim("544")
+                + flat.floor_div(&dim("32"), &ext).modulo(&dim("17"), &ext) * dim("32")
+                + flat.modulo(&dim("32"), &ext),
+            flat
+        );
+        let ext = Extents::new(vec![dim("B * S"), dim("32")]);
+        assert_eq!(flat.floor_div(&dim("32 * S"), &ext), dim("floordiv(d0, S)"));
     }
 
     #[test]

@@ -187,6 +187,29 @@ impl ScalarExpr {
         out
     }
 
+    /// The same expression with one node replaced, whose operands stand before it.
+    #[must_use]
+    pub fn replace(&self, id: ExprId, node: Scalar) -> Self {
+        let mut changed = self.clone();
+        changed.nodes[id.index()] = node;
+        // Rebuilding drops what is no longer reached and joins what is now equal.
+        let mut e = ScalarBuilder::new(crate::Extents::none());
+        let rank = changed.nodes.iter().filter_map(|n| {
+            if let Scalar::Int(d) = n {
+                d.indices().last().copied()
+            } else {
+                None
+            }
+        });
+        let indices: Vec<_> = (0..rank.max().map_or(0, |n| n + 1))
+            .map(|n| e.index(n))
+            .collect();
+        let root = e.inline(&changed, &indices, None, &mut |e, operand, dtype, index| {
+            e.load(operand, dtype, index)
+        });
+        e.finish(root)
+    }
+
     /// The run-time lengths that occur, sorted.
     #[must_use]
     pub fn symbols(&self) -> Vec<String> {

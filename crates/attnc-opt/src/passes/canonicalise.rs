@@ -96,7 +96,7 @@ fn as_permutation(index: &[Dim], from: &Shape, to: &Shape) -> Option<Vec<usize>>
     for (axis, i) in index.iter().enumerate() {
         match i.as_index() {
             Some(n) if perm[n as usize].is_none() && to[n as usize] == from[axis] => {
-                perm[n as usize] = Some(axis)
+                perm[n as usize] = Some(axis);
             }
             None if i.is(0) && from[axis].is(1) => ones.push(axis),
             _ => return None,

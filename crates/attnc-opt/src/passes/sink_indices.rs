@@ -9,7 +9,7 @@
 //! the spot, so a causal triangle from any exporter ends up inside attention as `kv_idx <= q_idx`. The
 //! formula is checked against every element of the table, so this is a rewrite and not a guess.
 //!
-//! Recognised: integers affine in the index; booleans, and floats of two values, that are true in a band
+//! Recognised: integers affine in the index, or along one short axis affine for each position; booleans, and floats of two values, that are true in a band
 //! `low <= column - row <= high` (triangles and windows of any offset) or outside one.
 
 use super::fold_constants::advance;
@@ -78,33 +78,67 @@ fn builder(data: &TensorData) -> ScalarBuilder {
     ))
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "elements are i32")]
+/// Affine in the index; or, along one short axis, affine for each position (an index pair, say).
 fn affine(data: &TensorData) -> Option<ScalarExpr> {
-    let at = |i: usize| data.get_f64(i).map(|v| v as i64);
-    let first = at(0)?;
-    let mut stride = data.len();
-    let mut steps = Vec::new();
-    for &size in &data.shape {
-        stride /= size.max(1);
-        steps.push(if size > 1 { at(stride)? - first } else { 0 });
+    let mut e = builder(data);
+    if let Some(poly) = affine_where(data, None) {
+        let root = e.int(poly);
+        return Some(e.finish(root));
     }
+    let axis = (0..data.shape.len())
+        .rev()
+        .find(|&n| (2..=MAX_PARTS).contains(&data.shape[n]) && data.len() > data.shape[n])?;
+    let mut root = None;
+    for at in (0..data.shape[axis]).rev() {
+        let part = affine_where(data, Some((axis, at)))?;
+        let part = e.int(part);
+        root = Some(match root {
+            None => part,
+            Some(later) => {
+                let (here, end) = (e.index(u32::try_from(axis).ok()?), e.int(at + 1));
+                let before = e.compare(CompareOp::Lt, here, end);
+                e.select(before, part, later)
+            }
+        });
+    }
+    Some(e.finish(root?))
+}
+
+/// Longest axis along which each position may have a formula of its own.
+const MAX_PARTS: usize = 4;
+
+/// The polynomial of the elements, or of those at one position of one axis.
+#[expect(clippy::cast_possible_truncation, reason = "elements are i32")]
+fn affine_where(data: &TensorData, fixed: Option<(usize, usize)>) -> Option<Dim> {
+    let at = |i: usize| data.get_f64(i).map(|v| v as i64);
+    let strides: Vec<usize> = (0..data.shape.len())
+        .map(|n| data.shape[n + 1..].iter().product())
+        .collect();
+    let origin = fixed.map_or(0, |(axis, position)| position * strides[axis]);
+    let first = at(origin)?;
+    let step = |n: usize| match fixed {
+        Some((axis, _)) if axis == n => Some(0),
+        _ if data.shape[n] > 1 => Some(at(origin + strides[n])? - first),
+        _ => Some(0),
+    };
+    let steps: Vec<i64> = (0..data.shape.len()).map(step).collect::<Option<_>>()?;
     let mut index = vec![0i64; data.shape.len()];
     for i in 0..data.len() {
+        let concerned = fixed.is_none_or(|(axis, position)| index[axis] == position as i64);
         let expected = first + index.iter().zip(&steps).map(|(i, s)| i * s).sum::<i64>();
-        if at(i)? != expected {
+        if concerned && at(i)? != expected {
             return None;
         }
         advance(&mut index, &data.shape);
     }
-    let poly = steps
-        .iter()
-        .enumerate()
-        .fold(Dim::from(first), |acc, (n, &s)| {
-            acc + Dim::index(u32::try_from(n).expect("few axes")) * Dim::from(s)
-        });
-    let mut e = builder(data);
-    let root = e.int(poly);
-    Some(e.finish(root))
+    Some(
+        steps
+            .iter()
+            .enumerate()
+            .fold(Dim::from(first), |acc, (n, &s)| {
+                acc + Dim::index(u32::try_from(n).expect("few axes")) * Dim::from(s)
+            }),
+    )
 }
 
 fn two_values(data: &TensorData) -> Option<ScalarExpr> {
@@ -128,9 +162,7 @@ fn choose(e: &mut ScalarBuilder, inside: ExprId, (yes, no): (f64, f64), dtype: D
 
 /// Whether `holds` is true exactly in a band of diagonals, or exactly outside one, as an expression.
 fn band(data: &TensorData, holds: &dyn Fn(f64) -> bool) -> Option<(ScalarBuilder, ExprId)> {
-    let long: Vec<usize> = (0..data.shape.len())
-        .filter(|&n| data.shape[n] > 1)
-        .collect();
+    let long: Vec<usize> = (0..data.shape.len()).filter(|&n| varies(data, n)).collect();
     let (row, column) = match long.as_slice() {
         [column] => (None, *column),
         [row, column] => (Some(*row), *column),
@@ -152,6 +184,16 @@ fn band(data: &TensorData, holds: &dyn Fn(f64) -> bool) -> Option<(ScalarBuilder
         return Some((e, inside));
     }
     None
+}
+
+/// Whether elements differ along an axis.
+fn varies(data: &TensorData, axis: usize) -> bool {
+    let inner: usize = data.shape[axis + 1..].iter().product();
+    let block = inner * data.shape[axis];
+    (0..data.len()).any(|i| {
+        let first = i - i % block + i % inner;
+        data.get_f64(i).map(f64::to_bits) != data.get_f64(first).map(f64::to_bits)
+    })
 }
 
 /// The least and greatest diagonal on which `holds`, if it holds on all between and on no other.

@@ -221,7 +221,7 @@ fn first_user(graph: &Graph, softmax: ValueId) -> ValueId {
                 if graph.node(*user).op.is_view()
                     || matches!(graph.node(*user).op, Op::Cast(_)) =>
             {
-                at = *user
+                at = *user;
             }
             [user, ..] => return *user,
             [] => return at,
