@@ -233,7 +233,7 @@ fn absurd_sizes_are_refused_before_anything_is_allocated() {
     // As a view, S x S costs nothing; its sum with itself does.
     let wide = g
         .apply(
-            Op::Broadcast(vec!["S".into(), 1_000_000_000_000.into()]),
+            Op::Broadcast(vec!["S".into(), 1_000_000_000_000i64.into()]),
             &[column],
         )
         .unwrap();
