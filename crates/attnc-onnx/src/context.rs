@@ -203,11 +203,16 @@ impl Context {
         {
             return id;
         }
-        let data = match name {
-            Some(name) => data.clone().named(name),
-            None => data.clone(),
-        };
-        self.graph.add_constant(data)
+        match name {
+            // A number is a literal, not a weight.
+            Some(name) if data.len() > 1 => self.graph.add_constant(data.clone().named(name)),
+            Some(name) => {
+                let id = self.graph.add_constant(data.clone());
+                self.graph.rename(id, name);
+                id
+            }
+            None => self.graph.add_constant(data.clone()),
+        }
     }
 
     fn place_iota(&mut self, ints: &Elems<Dim>, name: Option<&String>) -> Option<ValueId> {
@@ -240,13 +245,22 @@ impl Context {
         let id = if ints.shape.is_empty() {
             parts[0]
         } else {
-            let one = Op::Reshape(vec![Dim::one()]);
+            let one = Op::Reshape(if parts.len() == 1 {
+                ints.ty().shape
+            } else {
+                vec![Dim::one()]
+            });
             let parts = parts
                 .into_iter()
                 .map(|id| self.add(one.clone(), &[id]))
                 .collect::<OpResult<Vec<_>>>()?;
-            let list = self.add(Op::Concat { axis: 0 }, &parts)?;
-            self.add(Op::Reshape(ints.ty().shape), &[list])?
+            match parts.as_slice() {
+                [part] => *part,
+                _ => {
+                    let list = self.add(Op::Concat { axis: 0 }, &parts)?;
+                    self.add(Op::Reshape(ints.ty().shape), &[list])?
+                }
+            }
         };
         if let Some(name) = name {
             self.graph.rename(id, name);
@@ -309,9 +323,15 @@ fn check_i32(ints: &Elems<Dim>, name: Option<&String>) -> OpResult<()> {
 
 /// An int64 that only fits 64 bits stands where it is more than a bound.
 pub(crate) fn int64_range(name: &str, value: i64) -> Diagnostic {
+    let text = if value.saturating_abs() < eval::MAX_INT {
+        value.to_string()
+    } else {
+        // Such values are kept only approximately.
+        "a number of 64 bits".to_owned()
+    };
     Diagnostic::error(
         "int64-out-of-range",
-        format!("{value} is outside the range of i32"),
+        format!("{text} is outside the range of i32"),
     )
     .at(name)
     .note("int64 is computed in 32 bits; larger values are allowed only as bounds of a Slice")

@@ -94,7 +94,7 @@ pub(crate) fn import(
         depth: 0,
     };
     importer.check_opsets(&model.opset_import);
-    importer.add_initializers(graph);
+    importer.add_initializers(graph, &mut scope);
     let inputs = importer.add_inputs(&graph.input, &mut scope);
     let outputs: Vec<&str> = graph.output.iter().map(|o| o.name.as_str()).collect();
     importer.import_nodes(&graph.node, &outputs, &mut scope);
@@ -142,7 +142,7 @@ impl<'m> Importer<'m> {
         }
     }
 
-    fn add_initializers(&mut self, graph: &'m crate::proto::GraphProto) {
+    fn add_initializers(&mut self, graph: &'m crate::proto::GraphProto, scope: &mut Scope<'m>) {
         for tensor in &graph.initializer {
             if self.initializers.insert(&tensor.name, tensor).is_some() {
                 let twice = "two constants have this name";
@@ -151,6 +151,7 @@ impl<'m> Importer<'m> {
             }
             if let Err(error) = tensor::check(tensor, &mut self.files) {
                 self.report(error, &tensor.name, None, 0);
+                scope.values.insert(&tensor.name, None);
             }
         }
         for sparse in &graph.sparse_initializer {

@@ -3,12 +3,38 @@
 use crate::call::Call;
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
-use attnc_ir::Op;
+use attnc_ir::{Dim, Op};
 
 pub(super) fn gather(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let (x, indices) = (c.input(0)?, c.input(1)?);
     let axis = c.axis(0, c.rank(&x))?;
+    within(c, &x, axis, &indices);
     Ok(vec![c.apply(Op::Gather { axis }, &[&x, &indices])?])
+}
+
+/// Where the indices count up to a length, that must not be beyond the table: a position beyond the last.
+fn within(c: &mut Call<'_, '_>, x: &Value, axis: usize, indices: &Value) {
+    let Value::Graph(mut id) = *indices else {
+        return;
+    };
+    while let Op::Reshape(_) | Op::Broadcast(_) = c.cx.graph.node(id).op {
+        id = c.cx.graph.node(id).operands()[0];
+    }
+    if let Op::Iota {
+        shape,
+        axis: along,
+        start,
+        step,
+    } = c.cx.graph.node(id).op.clone()
+        && step.as_const().is_some_and(|n| n > 0)
+    {
+        let last = start + step * (shape[along].clone() - Dim::one());
+        let size = c.shape(x)[axis].clone();
+        let name = c.cx.graph.node(id).name().to_owned();
+        c.cx.require(last + Dim::one(), size, || {
+            format!("the table that `{name}` counts")
+        });
+    }
 }
 
 pub(super) fn gather_elements(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {

@@ -362,7 +362,8 @@ fn bound(
     if let (Some(n), Some(low), Some(high)) = (at.as_const(), low.as_const(), high.as_const()) {
         return Ok(Dim::from(n.clamp(low, high.max(low))));
     }
-    if cut && !from_end && at.as_const().is_some() {
+    // The first element is taken to be there.
+    if cut && !from_end && at.as_const().is_some_and(|n| n > 1) {
         return Ok(at.minimum(high, &none));
     }
     c.cx.require(low.clone(), at.clone(), || "a bound of a Slice".to_owned());
