@@ -5,7 +5,7 @@ use crate::npz::FileError;
 use crate::opt::Declined;
 use crate::verify::ExpectedErrors;
 use crate::{cpu, gpu, ir, onnx, opt, plan};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub enum Error {
     #[error("{}: not a model; expected an .onnx or .attn file, or a compiled bundle (a folder with plan.json)", .0.display())]
     Format(PathBuf),
     /// An ONNX model that cannot be imported.
-    #[error("{}: {error}", path.display())]
+    #[error("{}", import_text(path, error))]
     Import {
         /// The file.
         path: PathBuf,
@@ -140,6 +140,14 @@ fn gpu_exit_code(error: &gpu::Error) -> u8 {
     match error {
         E::Shapes(_) | E::Sizes(_) | E::Dim(_) | E::Inputs(_) | E::Plan(_) => 2,
         _ => 4,
+    }
+}
+
+/// The model's path in front, unless the message names a file of its own.
+fn import_text(path: &Path, error: &onnx::ImportError) -> String {
+    match error {
+        onnx::ImportError::Unreadable { .. } => error.to_string(),
+        _ => format!("{}: {error}", path.display()),
     }
 }
 

@@ -7,7 +7,7 @@
 //!   return %y
 //! }")?;
 //! let given = Tensors::from([("x".to_owned(), HostTensor::new(vec![2, 3], &[0f32; 6]).unwrap())]);
-//! let problems = inputs::bind(&model.inputs, &model.constraints, &given, &Default::default()).unwrap_err();
+//! let problems = inputs::bind(&model.inputs, &model.rules, &given, &Default::default()).unwrap_err();
 //! assert_eq!(problems.to_string(), "the inputs do not fit the model:
 //!   input `ids` is missing: expected int32[B]
 //!   input `x`, axis 1: expected 4, found 3");
@@ -19,8 +19,8 @@
 
 use crate::host_tensor::TensorError;
 use crate::ir::TensorData;
-use crate::onnx::Constraint;
 use crate::plan::{BindProblem, DimBinding, DimValues};
+use crate::rules::Rules;
 use crate::{Port, Tensors};
 use std::collections::BTreeSet;
 
@@ -66,18 +66,28 @@ pub enum InputProblem {
     #[error(transparent)]
     Shape(#[from] BindProblem),
     /// Lengths for which the model means nothing.
-    #[error("{smaller} = {low} must be at most {larger} = {high}: {why}")]
+    #[error("{smaller} must be at most {larger}: {why}")]
     Constraint {
-        /// The length that is too large.
+        /// The length that is too large, and its value.
         smaller: String,
-        /// Its value.
-        low: i64,
-        /// The length that is its limit.
+        /// Its limit.
         larger: String,
-        /// Its value.
-        high: i64,
         /// Why.
         why: String,
+    },
+    /// An element that is no index of the table it looks up.
+    #[error("input `{name}`: element {at:?} is {value}, but `{node}` looks up one of {rows} rows")]
+    Lookup {
+        /// The input's name.
+        name: String,
+        /// Index of the element.
+        at: Vec<usize>,
+        /// Its value.
+        value: String,
+        /// Rows of the table.
+        rows: i64,
+        /// The node that looks up.
+        node: String,
     },
 }
 
@@ -112,7 +122,7 @@ pub fn lengths(ports: &[Port]) -> Vec<String> {
 /// Everything that does not fit.
 pub fn bind(
     ports: &[Port],
-    constraints: &[Constraint],
+    rules: &Rules,
     given: &Tensors,
     dims: &DimValues,
 ) -> Result<BoundInputs, InputErrors> {
@@ -126,7 +136,10 @@ pub fn bind(
         let tensor = &given[&port.name];
         if port.accepts(tensor.dtype()) {
             match tensor.to_graph(port.dtype) {
-                Ok(data) => tensors.push(data),
+                Ok(data) => {
+                    problems.extend(rules.broken_lookup(&port.name, tensor));
+                    tensors.push(data);
+                }
                 Err(error) => problems.push(InputProblem::Value {
                     name: port.name.clone(),
                     error,
@@ -142,7 +155,7 @@ pub fn bind(
     }
     match bind_shapes(ports, &present, given, dims) {
         Ok(dims) => {
-            problems.extend(broken(constraints, &dims));
+            problems.extend(rules.broken_constraints(&dims));
             if problems.is_empty() {
                 return Ok(BoundInputs { dims, tensors });
             }
@@ -150,21 +163,6 @@ pub fn bind(
         Err(shapes) => problems.extend(shapes),
     }
     Err(InputErrors(problems))
-}
-
-/// The constraints that do not hold; one whose lengths have no values is left to whoever needs them.
-fn broken(constraints: &[Constraint], dims: &DimValues) -> Vec<InputProblem> {
-    let problem = |c: &Constraint| {
-        let (low, high) = (dims.eval(&c.smaller).ok()?, dims.eval(&c.larger).ok()?);
-        (low > high).then(|| InputProblem::Constraint {
-            smaller: c.smaller.to_string(),
-            low,
-            larger: c.larger.to_string(),
-            high,
-            why: c.why.clone(),
-        })
-    };
-    constraints.iter().filter_map(problem).collect()
 }
 
 fn name_problems(ports: &[Port], given: &Tensors) -> Vec<InputProblem> {
@@ -235,7 +233,7 @@ mod tests {
     }
 
     fn problems(given: Tensors) -> Vec<String> {
-        let error = bind(&ports(), &[], &given, &DimValues::default()).unwrap_err();
+        let error = bind(&ports(), &Rules::default(), &given, &DimValues::default()).unwrap_err();
         error.0.iter().map(ToString::to_string).collect()
     }
 
@@ -251,7 +249,7 @@ mod tests {
                 HostTensor::new(vec![1, 2], &[7i64, -1]).unwrap(),
             ),
         ]);
-        let bound = bind(&ports(), &[], &given, &DimValues::default()).unwrap();
+        let bound = bind(&ports(), &Rules::default(), &given, &DimValues::default()).unwrap();
         assert_eq!(bound.dims, DimValues::from([("B", 1), ("S", 2)]));
         assert_eq!(bound.tensors[0].to_f64(), Some(vec![7.0, -1.0]));
         assert_eq!(bound.tensors[0].dtype, DType::I32);
@@ -329,16 +327,41 @@ mod tests {
                 HostTensor::new(vec![1, 9], &[0f32; 9]).unwrap(),
             ),
         ]);
-        let limit = Constraint {
+        let limit = crate::onnx::Constraint {
             smaller: Dim::sym("S"),
             larger: Dim::from(8),
             why: "the position table has 8 rows".to_owned(),
         };
-        let error = bind(&ports(), &[limit], &given, &DimValues::default()).unwrap_err();
+        let rules = Rules {
+            constraints: vec![limit],
+            lookups: Vec::new(),
+        };
+        let error = bind(&ports(), &rules, &given, &DimValues::default()).unwrap_err();
         assert_eq!(
             error.0[0].to_string(),
-            "S = 9 must be at most 8 = 8: the position table has 8 rows"
+            "S = 9 must be at most 8: the position table has 8 rows"
         );
+    }
+
+    #[test]
+    fn ids_must_be_rows_of_their_table() {
+        let text = "graph @m(%ids: i32[B]) {
+  %table = constant f32[7, 2] splat 0.5
+  %y = gather %table, %ids, axis = 0
+  return %y
+}";
+        let model = crate::Model::from_text("m", text).unwrap();
+        let bind = |ids: &[i64]| {
+            let ids = HostTensor::new(vec![ids.len()], ids).unwrap();
+            let given = Tensors::from([("ids".to_owned(), ids)]);
+            super::bind(&model.inputs, &model.rules, &given, &DimValues::default())
+        };
+        assert!(bind(&[0, 6, -7]).is_ok());
+        assert_eq!(
+            bind(&[0, 7]).unwrap_err().0[0].to_string(),
+            "input `ids`: element [1] is 7, but `y` looks up one of 7 rows"
+        );
+        assert!(bind(&[-8]).is_err());
     }
 
     #[test]

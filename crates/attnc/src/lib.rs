@@ -55,6 +55,7 @@ mod host_tensor;
 mod mapped;
 mod model;
 mod port;
+mod rules;
 mod session;
 
 pub use compile::{Compiled, compile, lower, optimise};
@@ -63,4 +64,5 @@ pub use error::Error;
 pub use host_tensor::{Element, HostTensor, TensorError, Tensors, Value};
 pub use model::Model;
 pub use port::Port;
+pub use rules::{Lookup, Rules};
 pub use session::{Session, SessionOptions, require_fused};

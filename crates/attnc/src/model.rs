@@ -9,7 +9,8 @@
 //! ```
 
 use crate::ir::{self, Graph, Op, SharedBytes, TensorData};
-use crate::onnx::{Constraint, PortInfo};
+use crate::onnx::PortInfo;
+use crate::rules::Rules;
 use crate::{Error, HostDType, Port, mapped, onnx};
 use std::path::Path;
 
@@ -24,8 +25,8 @@ pub struct Model {
     pub inputs: Vec<Port>,
     /// What it gives.
     pub outputs: Vec<Port>,
-    /// What it takes for granted about its lengths.
-    pub constraints: Vec<Constraint>,
+    /// What it takes for granted about lengths and ids.
+    pub rules: Rules,
     /// What the importer had to say, for people.
     pub notes: Vec<String>,
 }
@@ -57,7 +58,7 @@ impl Model {
             name: graph.name().to_owned(),
             inputs: Port::inputs_of(&graph),
             outputs: Port::outputs_of(&graph),
-            constraints: Vec::new(),
+            rules: Rules::of(&graph, Vec::new()),
             notes: Vec::new(),
             graph,
         })
@@ -89,10 +90,10 @@ impl Model {
         let outputs = declared(Port::outputs_of(&graph), &import.outputs);
         Ok(Self {
             name: file_name(path),
+            rules: Rules::of(&graph, import.constraints),
             graph,
             inputs,
             outputs,
-            constraints: import.constraints,
             notes: import.notes,
         })
     }

@@ -12,7 +12,7 @@ use crate::{Error, HostDType, HostTensor, Model, Tensors, cpu};
 /// # Errors
 /// Inputs that do not fit, indices out of range, more memory than there is.
 pub fn run(model: &Model, given: &Tensors, dims: &DimValues) -> Result<Tensors, Error> {
-    let bound = inputs::bind(&model.inputs, &model.constraints, given, dims)?;
+    let bound = inputs::bind(&model.inputs, &model.rules, given, dims)?;
     run_bound(model, &bound)
 }
 

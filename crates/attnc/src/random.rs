@@ -7,6 +7,7 @@
 use crate::host_tensor::byte_len;
 use crate::ir::{Graph, Op, ValueId};
 use crate::plan::DimValues;
+use crate::rules::tables;
 use crate::{Error, HostDType, HostTensor, Model, Tensors};
 
 /// More bytes than this are not drawn: 4 GiB.
@@ -81,37 +82,14 @@ fn shapes(model: &Model, dims: &DimValues) -> Result<Vec<Vec<usize>>, Error> {
     model.inputs.iter().map(shape).collect()
 }
 
-/// Rows of the smallest table that an input looks up, followed through views, casts and the like.
+/// Rows of the smallest table that an input looks up, followed through views, casts and selections:
+/// selecting among ids keeps them ids, arithmetic makes something else of them.
 fn smallest_table(graph: &Graph, input: ValueId) -> Option<u64> {
-    let mut seen = std::collections::BTreeSet::new();
-    let mut stack = vec![input];
-    let mut rows = None;
-    while let Some(value) = stack.pop() {
-        if !seen.insert(value) {
-            continue;
-        }
-        for user in graph.users(value) {
-            let node = graph.node(user);
-            match &node.op {
-                Op::Gather { axis } | Op::GatherElements { axis } => {
-                    let is_index = node.operands().get(1) == Some(&value);
-                    let size = graph.ty(node.operands()[0]).shape[*axis].as_const();
-                    if let Some(n) = size
-                        .filter(|_| is_index)
-                        .and_then(|n| u64::try_from(n).ok())
-                    {
-                        rows = Some(rows.map_or(n, |r: u64| r.min(n)));
-                    }
-                }
-                // Selecting among ids keeps them ids; arithmetic makes something else of them.
-                op if op.is_view() || matches!(op, Op::Cast(_) | Op::Where | Op::Concat { .. }) => {
-                    stack.push(user);
-                }
-                _ => {}
-            }
-        }
-    }
-    rows
+    let follow =
+        |op: &Op| op.is_view() || matches!(op, Op::Cast(_) | Op::Where | Op::Concat { .. });
+    let tables = tables(graph, input, &follow);
+    let rows = tables.into_iter().map(|(_, rows)| rows).min()?;
+    u64::try_from(rows).ok()
 }
 
 /// Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.

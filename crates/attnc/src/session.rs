@@ -13,10 +13,10 @@
 use crate::backend::{Backends, Executable, Opened, Stats, StepTime};
 use crate::inputs::{self, BoundInputs};
 use crate::ir::TensorData;
-use crate::onnx::Constraint;
 use crate::opt::{self, AttentionReport, Optimised};
 use crate::plan::DimValues;
 use crate::plan::bundle::{self, BundleWeights, WEIGHTS_FILE};
+use crate::rules::Rules;
 use crate::{Error, Model, Port, Tensors, compile, mapped};
 use std::path::Path;
 
@@ -48,7 +48,7 @@ impl Default for SessionOptions {
 pub struct Session {
     inputs: Vec<Port>,
     outputs: Vec<Port>,
-    constraints: Vec<Constraint>,
+    rules: Rules,
     opened: Opened,
     executable: Box<dyn Executable>,
     attention: Option<AttentionReport>,
@@ -106,7 +106,7 @@ impl Session {
         Ok(Self {
             inputs: model.inputs.clone(),
             outputs: model.outputs.clone(),
-            constraints: model.constraints.clone(),
+            rules: model.rules.clone(),
             executable: opened.backend.compile(&optimised.graph)?,
             attention: Some(optimised.attention.clone()),
             opened,
@@ -136,7 +136,7 @@ impl Session {
         Ok(Self {
             inputs,
             outputs,
-            constraints: Vec::new(),
+            rules: Rules::default(),
             executable: opened.backend.load(&plan, &weights)?,
             attention: None,
             opened,
@@ -157,7 +157,7 @@ impl Session {
     /// # Errors
     /// Everything that does not fit.
     pub fn bind(&self, given: &Tensors, dims: &DimValues) -> Result<BoundInputs, Error> {
-        Ok(inputs::bind(&self.inputs, &self.constraints, given, dims)?)
+        Ok(inputs::bind(&self.inputs, &self.rules, given, dims)?)
     }
 
     /// Runs on inputs that are checked.

@@ -19,6 +19,10 @@ pub(crate) struct Options {
     profiles: Vec<String>,
     /// The shader languages to write
     #[arg(long, value_enum, value_delimiter = ',', default_value = "wgsl")]
+    #[expect(
+        dead_code,
+        reason = "WGSL is what plans hold, so that it is always written"
+    )]
     emit: Vec<Language>,
     /// Compile without attention fusion
     #[arg(long)]
@@ -31,19 +35,9 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Language {
     Wgsl,
-    Spirv,
-    Msl,
-    Hlsl,
-    Glsl,
 }
 
 pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
-    if options.emit.iter().any(|l| *l != Language::Wgsl) {
-        return Err(Error::BackendCannot {
-            backend: "compile".to_owned(),
-            what: "write spirv, msl, hlsl or glsl yet; give --emit wgsl".to_owned(),
-        });
-    }
     let profiles = options.profiles.iter().map(|name| args::profile(name));
     let profiles: Vec<_> = profiles.collect::<Result<_, _>>()?;
     let model = args::open_model(&options.path.model)?;

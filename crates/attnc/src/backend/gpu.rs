@@ -37,13 +37,12 @@ impl From<Gpu> for GpuBackend {
     }
 }
 
-/// `no GPU adapter`, with the software adapters that were left aside.
-pub(super) fn why_no_adapter(error: &gpu::Error) -> String {
-    match error {
-        gpu::Error::NoAdapter { found, .. } if found != "none" => {
-            format!("no GPU adapter (--backend gpu would use {found})")
-        }
-        _ => "no GPU adapter".to_owned(),
+/// What `--backend gpu` would use: the software adapters that were left aside.
+pub(super) fn instead(found: &str) -> String {
+    if found == "none" {
+        String::new()
+    } else {
+        format!(" (--backend gpu would use {found})")
     }
 }
 

@@ -183,14 +183,16 @@ impl Backends {
     }
 
     fn open_auto(&self) -> Result<Opened, Error> {
-        let why = match GpuBackend::open_real() {
+        let (why, instead) = match GpuBackend::open_real() {
             Ok(gpu) => return Ok(Opened::chosen(Box::new(gpu))),
-            Err(error @ crate::gpu::Error::NoAdapter { .. }) => gpu::why_no_adapter(&error),
-            Err(error) => format!("the GPU cannot be used ({error})"),
+            Err(crate::gpu::Error::NoAdapter { found, .. }) => {
+                ("no GPU adapter".to_owned(), gpu::instead(&found))
+            }
+            Err(error) => (format!("the GPU cannot be used ({error})"), String::new()),
         };
         let cpu = self.open("cpu", None)?;
         Ok(Opened {
-            why: format!("{why}, {}", cpu.why),
+            why: format!("{why}, {}{instead}", cpu.why),
             fallback: true,
             ..cpu
         })
