@@ -8,7 +8,7 @@ use crate::mods::{Function, IndexSpace, Mods, Returns};
 use crate::params;
 use attnc_ir::layout::{self, Layout, storage_strides};
 use attnc_ir::{Attention, DType, Diagnostic, Dim, ValueId};
-use attnc_plan::Uniform;
+use attnc_plan::{Buffer, Uniform};
 
 /// Query rows an invocation owns: with 4, one loaded row of K and V serves a vector of scores.
 const ROWS: u32 = 4;
@@ -49,22 +49,43 @@ impl Window {
 }
 
 impl Lowerer<'_> {
-    /// One fused attention.
+    /// One fused attention. What follows it as an epilogue is a step of its own, since the kernel has no
+    /// seam for one.
     pub(super) fn attention(
         &mut self,
         value: ValueId,
         attention: &Attention,
     ) -> Result<(), Diagnostic> {
+        let node = self.graph.node(value);
+        super::check_dtype(node.ty.dtype)?;
+        let Some(epilogue) = &node.epilogue else {
+            return self.attention_step(value, attention);
+        };
+        if node.ty.dtype != DType::F32 {
+            return Err(Diagnostic::error(
+                "unsupported-dtype",
+                format!(
+                    "`attention` stores f32, its epilogue gives {}",
+                    node.ty.dtype
+                ),
+            ));
+        }
+        let result = self.buffer(value)?;
+        let between = Buffer::temp(node.name(), node.ty.dtype, node.ty.shape.clone());
+        let between = self
+            .plan
+            .add_buffer(between.with_axes(&["B", "H", "M", "D"]));
+        self.buffers.insert(value, between);
+        let steps = self
+            .attention_step(value, attention)
+            .and_then(|()| self.epilogue_step(value, epilogue, result));
+        self.buffers.insert(value, result);
+        steps
+    }
+
+    fn attention_step(&mut self, value: ValueId, attention: &Attention) -> Result<(), Diagnostic> {
         let graph = self.graph;
         let node = graph.node(value);
-        if node.epilogue.is_some() {
-            return Err(Diagnostic::error(
-                "unsupported-epilogue",
-                "`flash_attention_fwd_rows` has no seam for an epilogue".to_owned(),
-            )
-            .note("leave what follows attention in a kernel of its own"));
-        }
-        super::check_dtype(node.ty.dtype)?;
         let shapes: Vec<&[Dim]> = node.operands()[..3]
             .iter()
             .map(|&v| graph.ty(v).shape.as_slice())
@@ -129,6 +150,7 @@ impl Lowerer<'_> {
             params: params::print(&[("elem", "f32")], self.workgroup_size),
             micro: Some(micro),
             combine: None,
+            op: None,
             mod_files,
             mods,
             tile: format!(

@@ -32,6 +32,8 @@ pub(super) struct Dispatch {
     pub(super) uniforms: Vec<Uniform>,
     /// Buffers of `@group(0)`, binding 1 first.
     pub(super) operands: Vec<BufferId>,
+    /// The operation, where it is not the node's own.
+    pub(super) op: Option<&'static str>,
     /// Workgroups.
     pub(super) workgroups: Dim,
     /// Floating-point operations.
@@ -85,7 +87,7 @@ impl Lowerer<'_> {
             uniforms,
             grid: [dispatch.workgroups, Dim::one(), Dim::one()],
             nodes,
-            op: node.op.name().to_owned(),
+            op: dispatch.op.unwrap_or(node.op.name()).to_owned(),
             flops: dispatch.flops,
         });
         Ok(())

@@ -2,9 +2,9 @@
 //!
 //! Batch axes that lie behind each other in memory in A, B and C are one axis; a batch axis along which B
 //! repeats and A and C continue their rows is more rows. So `[B, S, K] × [K, N]` is one product of B·S rows.
-//! At most two batch axes may be left.
 //!
-//! An operand that is no strided window (a merge of transposed axes, say) is read element by element.
+//! The kernel takes two batch axes. An operand that is no strided window (a merge of transposed axes, say),
+//! or whose batch axes are more than two, is read element by element, at whatever index they have.
 
 use super::kernel::Dispatch;
 use super::pointwise::operations;
@@ -151,6 +151,7 @@ impl Lowerer<'_> {
             params: params::print(&[("elem", "f32")], self.workgroup_size),
             micro: Some(micro),
             combine: None,
+            op: None,
             mod_files,
             mods: mods.finish(),
             tile: format!(
@@ -205,12 +206,13 @@ impl Problem {
             b_repeats: true,
             ..axis(rank - 2)
         };
-        let batch = (0..rank - 2)
+        let batch: Vec<_> = (0..rank - 2)
             .filter(|&n| !shape[n].is(1))
             .map(axis)
             .collect();
-        let (batch, m) = merge(batch, m);
-        let [b0, b1] = two_axes(batch)?;
+        let (a_by_element, b_by_element, [b0, b1], m) = two_axes(&batch, &m)?;
+        let a_strides = a_strides.filter(|_| !a_by_element);
+        let b_strides = b_strides.filter(|_| !b_by_element);
         let offset =
             |l: &Option<layout::Layout>| l.as_ref().map_or_else(Dim::zero, |l| l.offset.clone());
         Ok(Self {
@@ -412,21 +414,36 @@ fn merge(mut batch: Vec<Axis>, mut m: Axis) -> (Vec<Axis>, Axis) {
     (batch, m)
 }
 
-fn two_axes(batch: Vec<Axis>) -> Result<[Axis; 2], Diagnostic> {
-    let mut axes = batch.into_iter();
-    match (axes.next(), axes.next(), axes.len()) {
-        (None, ..) => Ok([Axis::unit(), Axis::unit()]),
-        (Some(b1), None, _) => Ok([Axis::unit(), b1]),
-        (Some(b0), Some(b1), 0) => Ok([b0, b1]),
-        (.., more) => Err(Diagnostic::error(
-            "too-many-batch-axes",
-            format!(
-                "`matmul` takes 2 batch axes that do not lie behind each other in memory, found {}",
-                more + 2
-            ),
-        )
-        .note("copy an operand into the order of its axes first")),
+/// At most two batch axes, giving up the strides of A, of B or of both where they keep axes apart. Says
+/// whose were given up.
+fn two_axes(batch: &[Axis], m: &Axis) -> Result<(bool, bool, [Axis; 2], Axis), Diagnostic> {
+    let mut left = 0;
+    for (no_a, no_b) in [(false, false), (true, false), (false, true), (true, true)] {
+        let without = |axis: &Axis, rows: bool| Axis {
+            a: axis.a.clone().filter(|_| !no_a),
+            // Rows are no axis of B: along them it repeats.
+            b: axis.b.clone().filter(|_| !no_b || rows),
+            ..axis.clone()
+        };
+        let axes = batch.iter().map(|axis| without(axis, false)).collect();
+        let (axes, rows) = merge(axes, without(m, true));
+        left = axes.len();
+        let mut axes = axes.into_iter();
+        let two = match (axes.next(), axes.next(), axes.len()) {
+            (None, ..) => [Axis::unit(), Axis::unit()],
+            (Some(b1), None, _) => [Axis::unit(), b1],
+            (Some(b0), Some(b1), 0) => [b0, b1],
+            _ => continue,
+        };
+        return Ok((no_a, no_b, two, rows));
     }
+    Err(Diagnostic::error(
+        "too-many-batch-axes",
+        format!(
+            "`matmul` writes 2 batch axes that do not lie behind each other in memory, found {left}"
+        ),
+    )
+    .note("leave the result in the order of its axes"))
 }
 
 /// `matmul_rows.f32.r4c2.bias_gelu`; letters for loads that are not by vectors.

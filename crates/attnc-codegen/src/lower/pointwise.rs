@@ -25,15 +25,14 @@ impl Lowerer<'_> {
         expr: &ScalarExpr,
     ) -> Result<(), Diagnostic> {
         let node = self.graph.node(value);
-        let rank = node.ty.rank();
         let target = Target {
             dtype: node.ty.dtype,
             shape: node.ty.shape.clone(),
-            order: node.storage.clone().unwrap_or_else(|| (0..rank).collect()),
+            order: self.order(value),
             buffer: self.buffer(value)?,
         };
         let operands = node.operands().to_vec();
-        self.map(value, expr, &operands, target)
+        self.map(value, expr, &operands, target, None)
     }
 
     /// Copies a value, through its views, to the front of a buffer.
@@ -48,7 +47,42 @@ impl Lowerer<'_> {
             shape: ty.shape,
             buffer,
         };
-        self.map(value, &e.finish(root), &[value], target)
+        self.map(value, &e.finish(root), &[value], target, Some("copy"))
+    }
+
+    /// An epilogue as a step of its own: reads the buffer that `value` has now, writes `result`.
+    pub(super) fn epilogue_step(
+        &mut self,
+        value: ValueId,
+        epilogue: &ScalarExpr,
+        result: BufferId,
+    ) -> Result<(), Diagnostic> {
+        let node = self.graph.node(value);
+        let mut operands = node.operands().to_vec();
+        let mut e = ScalarBuilder::new(Extents::new(node.ty.shape.clone()));
+        let index = e.indices();
+        let arg = e.load(operands.len(), node.ty.dtype, index.clone());
+        operands.push(value);
+        let root = e.inline(
+            epilogue,
+            &index,
+            Some(arg),
+            &mut |e, operand, dtype, index| e.load(operand, dtype, index),
+        );
+        let target = Target {
+            dtype: node.ty.dtype,
+            shape: node.ty.shape.clone(),
+            order: self.order(value),
+            buffer: result,
+        };
+        self.map(value, &e.finish(root), &operands, target, Some("epilogue"))
+    }
+
+    /// The axes of a value in memory order.
+    fn order(&self, value: ValueId) -> Vec<usize> {
+        let node = self.graph.node(value);
+        let axes = || (0..node.ty.rank()).collect();
+        node.storage.clone().unwrap_or_else(axes)
     }
 
     fn map(
@@ -57,6 +91,7 @@ impl Lowerer<'_> {
         expr: &ScalarExpr,
         operands: &[ValueId],
         target: Target,
+        op: Option<&'static str>,
     ) -> Result<(), Diagnostic> {
         let count: Dim = target.shape.iter().cloned().product();
         let mut space = IndexSpace {
@@ -86,6 +121,7 @@ impl Lowerer<'_> {
                 params: params::print(&[("out_elem", elem)], self.workgroup_size),
                 micro: None,
                 combine: None,
+                op,
                 mod_files: Vec::new(),
                 mods: mods.finish(),
                 tile: String::new(),

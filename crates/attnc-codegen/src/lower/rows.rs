@@ -129,6 +129,7 @@ impl Lowerer<'_> {
             params: params::print(&aliases, self.workgroup_size),
             micro: None,
             combine: family.combine,
+            op: None,
             mod_files: Vec::new(),
             mods: mods.finish(),
             tile: String::new(),
