@@ -260,7 +260,7 @@ fn reshape_copies_lengths_at_zero_unless_it_may_be_empty() {
         17,
         &[x(&["batch", "3", "4"])],
         &shape,
-        &[reshape.clone()],
+        std::slice::from_ref(&reshape),
     ));
     assert!(
         text.starts_with("%y = reshape %x, shape = [batch, 12]"),

@@ -11,6 +11,7 @@ mod gather;
 mod matmul;
 mod norm;
 mod reduce;
+mod rotary;
 mod shape;
 
 use crate::attrs::Attrs;
@@ -243,6 +244,12 @@ const OPS: &[OpEntry] = &[
             "softmax_precision",
         ],
         attention::attention,
+    ),
+    op(
+        "RotaryEmbedding",
+        4,
+        &["interleaved", "num_heads", "rotary_embedding_dim"],
+        rotary::rotary_embedding,
     ),
 ];
 
