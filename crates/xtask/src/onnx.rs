@@ -13,6 +13,9 @@ pub(crate) const INT64: i32 = 7;
 /// `TensorProto.DataType` of `bool`.
 pub(crate) const BOOL: i32 = 9;
 
+/// `TensorProto.DataLocation` of elements in another file.
+pub(crate) const EXTERNAL: i32 = 1;
+
 /// `AttributeProto.AttributeType` of a float.
 pub(crate) const ATTRIBUTE_FLOAT: i32 = 1;
 /// `AttributeProto.AttributeType` of an integer.
@@ -101,6 +104,20 @@ pub(crate) struct TensorProto {
     /// Little-endian elements, row-major.
     #[prost(bytes = "vec", tag = "9")]
     pub(crate) raw_data: Vec<u8>,
+    /// `location`, `offset` and `length` of elements in another file.
+    #[prost(message, repeated, tag = "13")]
+    pub(crate) external_data: Vec<StringStringEntryProto>,
+    /// [`EXTERNAL`] where the elements are in another file.
+    #[prost(int32, tag = "14")]
+    pub(crate) data_location: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct StringStringEntryProto {
+    #[prost(string, tag = "1")]
+    pub(crate) key: String,
+    #[prost(string, tag = "2")]
+    pub(crate) value: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -4,50 +4,158 @@
 //! zeros expanded through a chain that treats -1 as "keep"; the padding mask is
 //! `(1 - mask) · -3.4e38`, added after the division by √d.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+
 use super::blocks::{BIAS_SPREAD, spread};
 use super::npz::Array;
+use super::stored::{self, Stored};
 use super::weights::Weights;
 use super::writer::Attribute::{Float, Int, Ints, Tensor};
 use super::writer::{Dim, Exporter, Writer, integers};
-use super::{FFN, HEAD_DIM, HEADS, HIDDEN, LAYERS, Model, POSITIONS, VOCAB, padded_right};
+use super::{FFN, HEADS, HIDDEN, LAYERS, Model, POSITIONS, VOCAB, padded_right};
 use crate::onnx::{self, TensorProto};
 
 const TOKEN_TYPES: i64 = 2;
 const EPSILON: f32 = 1e-12;
 
+/// How large the model is; the names are those of the tiny models' constants.
+struct Size {
+    hidden: i64,
+    heads: i64,
+    ffn: i64,
+    vocab: i64,
+    positions: i64,
+    layers: usize,
+}
+
+const TINY: Size = Size {
+    hidden: HIDDEN,
+    heads: HEADS,
+    ffn: FFN,
+    vocab: VOCAB,
+    positions: POSITIONS,
+    layers: LAYERS,
+};
+
+/// all-MiniLM-L6-v2, as its `config.json` has it.
+const MINILM: Size = Size {
+    hidden: 384,
+    heads: 12,
+    ffn: 1536,
+    vocab: 30522,
+    positions: 512,
+    layers: 6,
+};
+
+/// Where weights come from: drawn here, or parts of a file beside the model.
+enum Source {
+    Drawn(Weights),
+    Stored(BTreeMap<String, Stored>),
+}
+
 /// The writer, the weights, and the number of matrices so far: TorchScript renames a transposed
 /// weight to `onnx::MatMul_N`.
 struct Bert {
     g: Writer,
-    w: Weights,
+    size: Size,
+    source: Source,
     matrices: usize,
+    /// Weights that the file does not have, or in another shape.
+    missing: Vec<String>,
 }
 
 pub(super) fn bert_tiny() -> Model {
-    let mut bert = Bert {
-        g: Writer::new(Exporter::TorchScript, 17),
-        w: Weights::new(1),
-        matrices: 0,
+    let (onnx, source) = Bert::new(TINY, Source::Drawn(Weights::new(1))).write();
+    let Source::Drawn(mut weights) = source else {
+        unreachable!("a source stays what it is");
     };
-    let dims = [Dim::Named("batch"), Dim::Named("seq")];
-    bert.g.input("input_ids", onnx::INT64, &dims);
-    bert.g.input("attention_mask", onnx::INT64, &dims);
-    let mut x = bert.embed();
-    let mask = bert.padding_mask();
-    for layer in 0..LAYERS {
-        x = bert.layer(&x, &mask, &format!("encoder/layer.{layer}"));
-    }
-    let out = [Dim::Named("batch"), Dim::Named("seq"), Dim::Fixed(HIDDEN)];
-    bert.g.output(&x, "last_hidden_state", &out);
-    let inputs = inputs(&mut bert.w);
     Model {
         name: "bert_tiny",
-        onnx: bert.g.finish(),
-        inputs,
+        onnx,
+        inputs: inputs(&mut weights),
     }
 }
 
+/// all-MiniLM-L6-v2 at its full size over the published weights, which stay where they are: every
+/// weight is external data in `safetensors`, beside which the model belongs.
+pub(super) fn minilm(safetensors: &Path) -> Result<Vec<u8>> {
+    let stored = stored::read(safetensors)?;
+    let mut bert = Bert::new(MINILM, Source::Stored(stored));
+    bert.graph();
+    ensure!(
+        bert.missing.is_empty(),
+        "{}: no f32 weight of that name and shape: {}",
+        safetensors.display(),
+        bert.missing.join(", ")
+    );
+    Ok(bert.g.finish())
+}
+
 impl Bert {
+    fn new(size: Size, source: Source) -> Self {
+        Self {
+            g: Writer::new(Exporter::TorchScript, 17),
+            size,
+            source,
+            matrices: 0,
+            missing: Vec::new(),
+        }
+    }
+
+    fn write(mut self) -> (Vec<u8>, Source) {
+        self.graph();
+        (self.g.finish(), self.source)
+    }
+
+    fn graph(&mut self) {
+        let dims = [Dim::Named("batch"), Dim::Named("seq")];
+        self.g.input("input_ids", onnx::INT64, &dims);
+        self.g.input("attention_mask", onnx::INT64, &dims);
+        let mut x = self.embed();
+        let mask = self.padding_mask();
+        for layer in 0..self.size.layers {
+            x = self.layer(&x, &mask, &format!("encoder/layer.{layer}"));
+        }
+        let hidden = Dim::Fixed(self.size.hidden);
+        let out = [Dim::Named("batch"), Dim::Named("seq"), hidden];
+        self.g.output(&x, "last_hidden_state", &out);
+    }
+
+    /// A weight by its name in the state dict, drawn around `mean` where it is not stored.
+    fn weight(&mut self, name: &str, dims: &[i64], mean: f64, spread: f64) -> String {
+        match &mut self.source {
+            Source::Drawn(weights) => {
+                let drawn = weights.around(mean, spread, dims.iter().product());
+                self.g.weight(name, dims, &drawn);
+            }
+            Source::Stored(stored) => match stored.get(name) {
+                Some(part) if part.shape == dims => {
+                    self.g.external(name, dims, stored::FILE, part.bytes.clone());
+                }
+                _ => self.missing.push(format!("{name} {dims:?}")),
+            },
+        }
+        name.to_owned()
+    }
+
+    /// `Wᵀ` of a linear layer. Stored as PyTorch has it, it is turned in the graph; the exporter turns
+    /// it itself, and then calls it `onnx::MatMul_N`.
+    fn matrix(&mut self, path: &str, (rows, columns): (i64, i64)) -> String {
+        let spread = spread(path);
+        if let Source::Drawn(_) = self.source {
+            let name = format!("onnx::MatMul_{}", 311 + self.matrices);
+            self.matrices += 1;
+            return self.weight(&name, &[rows, columns], 0.0, spread);
+        }
+        let name = format!("{}.weight", path.replace('/', "."));
+        let stored = self.weight(&name, &[columns, rows], 0.0, spread);
+        self.g
+            .op("Transpose", &[&stored], &[("perm", Ints(&[1, 0]))])
+    }
+
     /// One dim of a value as a scalar: `Gather(Shape(x), axis)`.
     fn size(&mut self, x: &str, axis: i64) -> String {
         let shape = self.g.op("Shape", &[x], &[]);
@@ -65,7 +173,7 @@ impl Bert {
     fn sliced(&mut self, table: &[i64], seq: &str) -> String {
         let table = self
             .g
-            .constant(onnx::INT64, &[1, POSITIONS], integers(table));
+            .constant(onnx::INT64, &[1, self.size.positions], integers(table));
         let (axes, starts) = (self.g.ints(&[1]), self.g.ints(&[0]));
         let ends = self.vector(seq);
         let steps = self.g.ints(&[1]);
@@ -87,6 +195,7 @@ impl Bert {
             data_type: onnx::INT64,
             name: String::new(),
             raw_data: integers(&[1]),
+            ..TensorProto::default()
         };
         let ones = g.op("ConstantOfShape", &[&rank], &[("value", Tensor(one))]);
         let minus_one = g.int(-1);
@@ -98,33 +207,32 @@ impl Bert {
 
     fn embed(&mut self) -> String {
         let (batch, seq) = (self.size("input_ids", 0), self.size("input_ids", 1));
-        let types = self.sliced(&[0; POSITIONS as usize], &seq);
+        let types: Vec<i64> = (0..self.size.positions).map(|_| 0).collect();
+        let types = self.sliced(&types, &seq);
         let types = self.expanded(&types, &batch, &seq);
         self.g.enter("embeddings");
-        let places: Vec<i64> = (0..POSITIONS).collect();
+        let places: Vec<i64> = (0..self.size.positions).collect();
         let places = self.sliced(&places, &seq);
-        let word = self.embedding("word_embeddings", VOCAB, "input_ids");
+        let word = self.embedding("word_embeddings", self.size.vocab, "input_ids");
         let kind = self.embedding("token_type_embeddings", TOKEN_TYPES, &types);
         let sum = self.g.op("Add", &[&word, &kind], &[]);
-        let place = self.embedding("position_embeddings", POSITIONS, &places);
+        let place = self.embedding("position_embeddings", self.size.positions, &places);
         let sum = self.g.op("Add", &[&sum, &place], &[]);
         self.layer_norm(&sum, "embeddings/LayerNorm")
     }
 
     fn embedding(&mut self, name: &str, rows: i64, ids: &str) -> String {
-        let table = self.w.normal(0.7, rows * HIDDEN);
         let name = format!("embeddings.{name}.weight");
-        let table = self.g.weight(&name, &[rows, HIDDEN], &table);
+        let table = self.weight(&name, &[rows, self.size.hidden], 0.0, 0.7);
         self.g.op("Gather", &[&table, ids], &[])
     }
 
     fn layer_norm(&mut self, x: &str, path: &str) -> String {
         self.g.enter(path);
         let name = path.replace('/', ".");
-        let gain = self.w.around(1.0, 0.1, HIDDEN);
-        let gain = self.g.weight(&format!("{name}.weight"), &[HIDDEN], &gain);
-        let bias = self.w.normal(BIAS_SPREAD, HIDDEN);
-        let bias = self.g.weight(&format!("{name}.bias"), &[HIDDEN], &bias);
+        let hidden = [self.size.hidden];
+        let gain = self.weight(&format!("{name}.weight"), &hidden, 1.0, 0.1);
+        let bias = self.weight(&format!("{name}.bias"), &hidden, 0.0, BIAS_SPREAD);
         let attributes = [("axis", Int(-1)), ("epsilon", Float(EPSILON))];
         self.g
             .op("LayerNormalization", &[x, &gain, &bias], &attributes)
@@ -133,13 +241,9 @@ impl Bert {
     /// `x · W + b`; TorchScript puts the bias first.
     fn linear(&mut self, x: &str, path: &str, (rows, columns): (i64, i64)) -> String {
         self.g.enter(path);
-        let matrix = self.w.normal(spread(path), rows * columns);
-        let name = format!("onnx::MatMul_{}", 311 + self.matrices);
-        self.matrices += 1;
-        let matrix = self.g.weight(&name, &[rows, columns], &matrix);
-        let bias = self.w.normal(BIAS_SPREAD, columns);
+        let matrix = self.matrix(path, (rows, columns));
         let name = format!("{}.bias", path.replace('/', "."));
-        let bias = self.g.weight(&name, &[columns], &bias);
+        let bias = self.weight(&name, &[columns], 0.0, BIAS_SPREAD);
         let product = self.g.op("MatMul", &[x, &matrix], &[]);
         self.g.op("Add", &[&bias, &product], &[])
     }
@@ -175,41 +279,44 @@ impl Bert {
 
     /// Self-attention without its output projection, `[B, S, HIDDEN]`.
     fn attention(&mut self, x: &str, mask: &str, path: &str) -> String {
-        let square = (HIDDEN, HIDDEN);
+        let Size { hidden, heads, .. } = self.size;
+        let head_dim = hidden / heads;
+        let square = (hidden, hidden);
         let q = self.linear(x, &format!("{path}/query"), square);
         let k = self.linear(x, &format!("{path}/key"), square);
         self.g.enter(path);
-        let k = self.view(&k, &[HEADS, HEAD_DIM]);
+        let k = self.view(&k, &[heads, head_dim]);
         let v = self.linear(x, &format!("{path}/value"), square);
         self.g.enter(path);
-        let v = self.view(&v, &[HEADS, HEAD_DIM]);
+        let v = self.view(&v, &[heads, head_dim]);
         let v = self.transpose(&v, [0, 2, 1, 3]);
-        let q = self.view(&q, &[HEADS, HEAD_DIM]);
+        let q = self.view(&q, &[heads, head_dim]);
         let q = self.transpose(&q, [0, 2, 1, 3]);
         // Two transposes of K in one: heads to the front, then its rows and columns swapped.
         let k = self.transpose(&k, [0, 2, 3, 1]);
         let scores = self.g.op("MatMul", &[&q, &k], &[]);
-        let root = self.g.float((HEAD_DIM as f32).sqrt());
+        let root = self.g.float((head_dim as f32).sqrt());
         let scores = self.g.op("Div", &[&scores, &root], &[]);
         let scores = self.g.op("Add", &[&scores, mask], &[]);
         let weights = self.g.op("Softmax", &[&scores], &[("axis", Int(-1))]);
         let y = self.g.op("MatMul", &[&weights, &v], &[]);
         let y = self.transpose(&y, [0, 2, 1, 3]);
-        self.view(&y, &[HIDDEN])
+        self.view(&y, &[hidden])
     }
 
     fn layer(&mut self, x: &str, mask: &str, path: &str) -> String {
+        let Size { hidden, ffn, .. } = self.size;
         let y = self.attention(x, mask, &format!("{path}/attention/self"));
         let output = format!("{path}/attention/output");
-        let y = self.linear(&y, &format!("{output}/dense"), (HIDDEN, HIDDEN));
+        let y = self.linear(&y, &format!("{output}/dense"), (hidden, hidden));
         self.g.enter(&output);
         let y = self.g.op("Add", &[&y, x], &[]);
         let x = self.layer_norm(&y, &format!("{output}/LayerNorm"));
-        let y = self.linear(&x, &format!("{path}/intermediate/dense"), (HIDDEN, FFN));
+        let y = self.linear(&x, &format!("{path}/intermediate/dense"), (hidden, ffn));
         self.g
             .enter(&format!("{path}/intermediate/intermediate_act_fn"));
         let y = self.gelu(&y);
-        let y = self.linear(&y, &format!("{path}/output/dense"), (FFN, HIDDEN));
+        let y = self.linear(&y, &format!("{path}/output/dense"), (ffn, hidden));
         self.g.enter(&format!("{path}/output"));
         let y = self.g.op("Add", &[&y, &x], &[]);
         self.layer_norm(&y, &format!("{path}/output/LayerNorm"))

@@ -12,18 +12,22 @@
 //! | `gpt2_tiny` | dynamo, opset 18 | Gemm, Split, tanh GELU, causal and padding mask in one |
 //! | `gpt2_opset23_tiny` | dynamo, opset 23 | the `Attention` operator |
 //! | `vit_tiny` | dynamo, opset 18 | patch embedding by Conv, class token, a mask of all true |
+//!
+//! The writer of `bert_tiny` also writes all-MiniLM-L6-v2 at its full size, over the weights that
+//! `cargo xtask fetch` brings; that file is not committed.
 
 mod bert;
 mod blocks;
 mod distilbert;
 mod gpt2;
 mod npz;
+mod stored;
 mod vit;
 mod weights;
 mod writer;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
@@ -97,6 +101,16 @@ pub(crate) fn run() -> Result<bool> {
         println!("tests/models/{name}: {} bytes", bytes.len());
     }
     Ok(true)
+}
+
+/// Writes `minilm.onnx` beside the published weights: the tests' real model, which holds none itself.
+pub(crate) fn write_minilm(folder: &Path) -> Result<()> {
+    let onnx = bert::minilm(&folder.join(stored::FILE))?;
+    let path = folder.join("minilm.onnx");
+    if !fs::read(&path).is_ok_and(|found| found == onnx) {
+        fs::write(&path, onnx).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

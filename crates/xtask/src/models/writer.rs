@@ -5,10 +5,11 @@
 //! emits each constant once as an initializer and numbers values (`val_12`).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use prost::Message as _;
 
-use crate::onnx::ValueInfoProto;
+use crate::onnx::{StringStringEntryProto, ValueInfoProto};
 use crate::onnx::{self, AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto};
 use crate::onnx::{OperatorSetIdProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto};
 
@@ -101,6 +102,25 @@ impl Writer {
             .initializer
             .push(tensor(name, onnx::FLOAT, dims, floats(data)));
         name.to_owned()
+    }
+
+    /// A weight whose elements are a part of a file beside the model.
+    pub(super) fn external(&mut self, name: &str, dims: &[i64], file: &str, part: Range<u64>) {
+        let length = part.end - part.start;
+        let entries = [
+            ("location", file.to_owned()),
+            ("offset", part.start.to_string()),
+            ("length", length.to_string()),
+        ];
+        let entry = |(key, value): (&str, String)| StringStringEntryProto {
+            key: key.to_owned(),
+            value,
+        };
+        self.graph.initializer.push(TensorProto {
+            external_data: entries.map(entry).into(),
+            data_location: onnx::EXTERNAL,
+            ..tensor(name, onnx::FLOAT, dims, Vec::new())
+        });
     }
 
     /// An int64 buffer of the model, such as precomputed position ids.
@@ -267,6 +287,7 @@ fn tensor(name: &str, data_type: i32, dims: &[i64], raw_data: Vec<u8>) -> Tensor
         data_type,
         name: name.to_owned(),
         raw_data,
+        ..TensorProto::default()
     }
 }
 
