@@ -29,6 +29,24 @@ pub(crate) fn workgroup_size(profile: &DeviceProfile) -> u32 {
         .max(1)
 }
 
+/// The largest register tile of a matmul: rows × columns of accumulators an invocation.
+///
+/// Where a subgroup is 8 lanes, it is a CPU's vector unit: there a load costs as much as many
+/// multiplications and spilled accumulators lie in the cache, so that large tiles win. A GPU has some 128
+/// registers a lane before it runs fewer lanes at once.
+pub(crate) fn matmul_tile(profile: &DeviceProfile) -> (u32, u32) {
+    match profile.features.subgroups {
+        Some(sizes) if sizes.max <= 8 => (8, 16),
+        _ => (4, 8),
+    }
+}
+
+/// Query rows of an attention's register tile for heads of so many columns: 4 while Q, O and what is
+/// loaded stay in registers (or a compiler's patience), then 2.
+pub(crate) fn attention_rows(columns: u32) -> u32 {
+    if columns <= 80 { 4 } else { 2 }
+}
+
 /// The module, with `aliases` as `(name, type)`.
 pub(crate) fn print(aliases: &[(&str, &str)], workgroup_size: u32) -> String {
     let mut text = format!("// params: workgroups of {workgroup_size}\n\n");
@@ -52,6 +70,8 @@ mod tests {
         assert_eq!(workgroup_size(&profile), 32);
         profile.features.subgroups = Some(SubgroupSizes { min: 8, max: 8 });
         assert_eq!(workgroup_size(&profile), 8);
+        assert_eq!(matmul_tile(&profile), (8, 16));
+        assert_eq!(matmul_tile(&DeviceProfile::webgpu()), (4, 8));
         profile.limits.invocations = 4;
         assert_eq!(workgroup_size(&profile), 4);
     }

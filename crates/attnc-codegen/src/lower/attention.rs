@@ -7,11 +7,8 @@ use crate::micro::{Access, AttentionTile};
 use crate::mods::{Function, IndexSpace, Mods, Returns};
 use crate::params;
 use attnc_ir::layout::{self, Layout, storage_strides};
-use attnc_ir::{Attention, DType, Diagnostic, Dim, ValueId};
+use attnc_ir::{Attention, DType, Diagnostic, Dim, Graph, ValueId};
 use attnc_plan::{Buffer, Uniform};
-
-/// Query rows an invocation owns: with 4, one loaded row of K and V serves a vector of scores.
-const ROWS: u32 = 4;
 
 /// `[B, H, N, D]` in memory: offset, then strides.
 struct Window {
@@ -36,15 +33,6 @@ impl Window {
             strides,
             access,
         }
-    }
-
-    fn words(&self) -> impl Iterator<Item = Uniform> {
-        let words = [&self.offset].into_iter().chain(&self.strides);
-        words
-            .cloned()
-            .map(Uniform::U32)
-            .collect::<Vec<_>>()
-            .into_iter()
     }
 }
 
@@ -84,69 +72,28 @@ impl Lowerer<'_> {
     }
 
     fn attention_step(&mut self, value: ValueId, attention: &Attention) -> Result<(), Diagnostic> {
-        let graph = self.graph;
-        let node = graph.node(value);
-        let shapes: Vec<&[Dim]> = node.operands()[..3]
-            .iter()
-            .map(|&v| graph.ty(v).shape.as_slice())
-            .collect();
-        let [q, k, v] = [0, 1, 2].map(|n| self.window(value, n));
-        let (q, k, v) = (q?, k?, v?);
-        let strides = storage_strides(&node.ty.shape, node.storage.as_deref());
-        let o = Window::new(Dim::zero(), strides, &node.ty.shape[3]);
-
-        let [batch, heads, q_len, _] = [0, 1, 2, 3].map(|n| shapes[0][n].clone());
-        let kv_len = shapes[1][2].clone();
-        let tile = AttentionTile {
-            rows: few_rows(&q_len),
-            qk_dim: head_dim(&shapes[0][3], "Q and K")?,
-            v_dim: head_dim(&shapes[2][3], "V")?,
-            q: q.access,
-            k: k.access,
-            v: v.access,
-            o: o.access,
-            masked: attention.mask_mod.is_some() || attention.score_mod.is_some(),
-        };
+        let problem = Problem::of(self.graph, value, attention)?;
+        let Problem { sizes, tile, .. } = &problem;
         let micro = tile.print().map_err(|error| {
-            Diagnostic::error(
-                "no-tile",
-                format!("no register tile for this attention: {error}"),
-            )
+            let message = format!("no register tile for this attention: {error}");
+            Diagnostic::error("no-tile", message)
         })?;
-
         let space = IndexSpace::identity(vec![
-            ("b", batch.clone()),
-            ("h", heads.clone()),
-            ("q_idx", q_len.clone()),
-            ("kv_idx", kv_len.clone()),
+            ("b", sizes.batch.clone()),
+            ("h", sizes.heads.clone()),
+            ("q_idx", sizes.q_len.clone()),
+            ("kv_idx", sizes.kv_len.clone()),
         ]);
         let (mods, mod_files) = self.attention_mods(value, attention, &space)?;
-        let heads_per_kv = heads_per_kv(&heads, &shapes[1][1])?;
-        #[expect(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
-        let scale = Uniform::F32(attention.scale as f32);
-        let sizes = [&batch, &heads, &heads_per_kv, &q_len, &kv_len];
-        let mut uniforms: Vec<_> = sizes.map(|d| Uniform::U32(d.clone())).to_vec();
-        uniforms.push(scale);
-        for window in [&q, &k, &v, &o] {
-            uniforms.extend(window.words());
-        }
-
-        let blocks = div_ceil(&q_len, tile.rows * self.workgroup_size);
-        let pairs = batch.clone() * heads.clone() * q_len * kv_len;
-        let steps = attention
-            .score_mod
-            .iter()
-            .chain(&attention.mask_mod)
-            .map(operations);
-        let cost = 2 * (tile.qk_dim + tile.v_dim) as usize + 4 + steps.sum::<usize>();
         let mut operands = Vec::new();
         for n in 0..3 {
             operands.push(self.operand_buffer(value, n)?);
         }
         operands.push(self.buffer(value)?);
+        let blocks = div_ceil(&sizes.q_len, tile.rows * self.workgroup_size);
         let dispatch = Dispatch {
             kernel: "flash_attention_fwd_rows",
-            key: key(&tile, attention),
+            key: key(tile, attention),
             params: params::print(&[("elem", "f32")], self.workgroup_size),
             micro: Some(micro),
             combine: None,
@@ -158,33 +105,12 @@ impl Lowerer<'_> {
                 tile.rows,
                 4 * tile.rows * (tile.qk_dim + tile.v_dim)
             ),
-            uniforms,
+            uniforms: problem.uniforms(attention.scale),
             operands,
-            workgroups: blocks * heads * batch,
-            flops: pairs * Dim::from(cost),
+            workgroups: blocks * sizes.heads.clone() * sizes.batch.clone(),
+            flops: problem.flops(attention),
         };
         self.dispatch(value, dispatch)
-    }
-
-    /// An operand as a strided window.
-    fn window(&self, value: ValueId, operand: usize) -> Result<Window, Diagnostic> {
-        let id = self.graph.node(value).operands()[operand];
-        let ty = self.graph.ty(id);
-        let Some(Layout {
-            offset, strides, ..
-        }) = layout::resolve(self.graph, id)
-        else {
-            let which = ["query", "key", "value"][operand];
-            return Err(Diagnostic::error(
-                "not-strided",
-                format!(
-                    "{which} operand %{} of attention is no strided window of a buffer",
-                    self.graph.node(id).name()
-                ),
-            )
-            .note("run fold-views, which copies what views cannot express"));
-        };
-        Ok(Window::new(offset, strides, &ty.shape[3]))
     }
 
     /// `score_mod` and `mask_mod`, printed or the identity's file.
@@ -232,9 +158,118 @@ impl Lowerer<'_> {
     }
 }
 
-fn few_rows(q_len: &Dim) -> u32 {
-    let len = q_len.as_const().and_then(|n| u32::try_from(n).ok());
-    len.map_or(ROWS, |n| n.clamp(1, ROWS))
+/// The lengths of the axes.
+#[derive(Clone)]
+struct Sizes {
+    batch: Dim,
+    heads: Dim,
+    heads_per_kv: Dim,
+    q_len: Dim,
+    kv_len: Dim,
+}
+
+/// Attention as the kernel sees it.
+struct Problem {
+    sizes: Sizes,
+    /// Q, K, V, O.
+    windows: [Window; 4],
+    tile: AttentionTile,
+}
+
+impl Problem {
+    fn of(graph: &Graph, value: ValueId, attention: &Attention) -> Result<Self, Diagnostic> {
+        let node = graph.node(value);
+        let [q_shape, k_shape, v_shape] = [0, 1, 2].map(|n| &graph.ty(node.operands()[n]).shape);
+        let strides = storage_strides(&node.ty.shape, node.storage.as_deref());
+        let windows = [
+            operand_window(graph, value, 0)?,
+            operand_window(graph, value, 1)?,
+            operand_window(graph, value, 2)?,
+            Window::new(Dim::zero(), strides, &node.ty.shape[3]),
+        ];
+        let (qk_dim, v_dim) = (
+            head_dim(&q_shape[3], "Q and K")?,
+            head_dim(&v_shape[3], "V")?,
+        );
+        let q_len = q_shape[2].as_const().and_then(|n| u32::try_from(n).ok());
+        let most = params::attention_rows(qk_dim.max(v_dim));
+        let [q, k, v, o] = [0, 1, 2, 3].map(|n| windows[n].access);
+        let tile = AttentionTile {
+            rows: q_len.map_or(most, |n| n.clamp(1, most)),
+            qk_dim,
+            v_dim,
+            q,
+            k,
+            v,
+            o,
+            masked: attention.mask_mod.is_some() || attention.score_mod.is_some(),
+        };
+        let sizes = Sizes {
+            batch: q_shape[0].clone(),
+            heads: q_shape[1].clone(),
+            heads_per_kv: heads_per_kv(&q_shape[1], &k_shape[1])?,
+            q_len: q_shape[2].clone(),
+            kv_len: k_shape[2].clone(),
+        };
+        Ok(Self {
+            sizes,
+            windows,
+            tile,
+        })
+    }
+
+    /// The words of `Shape`, in order.
+    fn uniforms(&self, scale: f64) -> Vec<Uniform> {
+        let Sizes {
+            batch,
+            heads,
+            heads_per_kv,
+            q_len,
+            kv_len,
+        } = &self.sizes;
+        let sizes = [batch, heads, heads_per_kv, q_len, kv_len];
+        let mut words: Vec<_> = sizes.map(|d| Uniform::U32(d.clone())).to_vec();
+        #[expect(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
+        words.push(Uniform::F32(scale as f32));
+        for window in &self.windows {
+            let numbers = [&window.offset].into_iter().chain(&window.strides);
+            words.extend(numbers.cloned().map(Uniform::U32));
+        }
+        words
+    }
+
+    fn flops(&self, attention: &Attention) -> Dim {
+        let Sizes {
+            batch,
+            heads,
+            q_len,
+            kv_len,
+            ..
+        } = self.sizes.clone();
+        let mods = attention.score_mod.iter().chain(&attention.mask_mod);
+        let columns = (self.tile.qk_dim + self.tile.v_dim) as usize;
+        // Two products, and the exponential, maximum, sum and rescaling between them.
+        let cost = 2 * columns + 4 + mods.map(operations).sum::<usize>();
+        batch * heads * q_len * kv_len * Dim::from(cost)
+    }
+}
+
+/// Operand `operand` as a strided window.
+fn operand_window(graph: &Graph, value: ValueId, operand: usize) -> Result<Window, Diagnostic> {
+    let id = graph.node(value).operands()[operand];
+    let Some(Layout {
+        offset, strides, ..
+    }) = layout::resolve(graph, id)
+    else {
+        let which = ["query", "key", "value"][operand];
+        let name = graph.node(id).name();
+        return Err(Diagnostic::error(
+            "not-strided",
+            format!("{which} operand %{name} of attention is no strided window of a buffer"),
+        )
+        .note("run fold-views, which copies what views cannot express"));
+    };
+    Ok(Window::new(offset, strides, &graph.ty(id).shape[3]))
 }
 
 fn head_dim(dim: &Dim, what: &str) -> Result<u32, Diagnostic> {

@@ -10,16 +10,12 @@ use super::kernel::Dispatch;
 use super::pointwise::operations;
 use super::{Lowerer, div_ceil, label, multiple_of_4};
 use crate::micro::{Access, LeftLoad, MatmulTile, RightLoad};
-use crate::mods::{Function, IndexSpace, Mods, Returns};
+use crate::mods::{Function, IndexSpace, Mods, Printed, Returns};
 use crate::params;
 use attnc_ir::layout::{self, storage_strides};
 use attnc_ir::scalar::ScalarBuilder;
 use attnc_ir::{DType, Diagnostic, Dim, Extents, Graph, ValueId};
 use attnc_plan::Uniform;
-
-/// Rows and columns of a register tile: 4 × 8 accumulators and their operands fit 16 vector registers.
-const ROWS: u32 = 4;
-const COLUMNS: u32 = 8;
 
 /// One axis of the product with its strides in A, B and C. `None`: that operand is read element by element.
 #[derive(Debug, Clone)]
@@ -89,71 +85,35 @@ struct Problem {
 impl Lowerer<'_> {
     /// A matrix product and its epilogue.
     pub(super) fn matmul(&mut self, value: ValueId) -> Result<(), Diagnostic> {
-        let graph = self.graph;
-        let node = graph.node(value);
+        let node = self.graph.node(value);
         if node.ty.dtype != DType::F32 {
             return Err(Diagnostic::error(
                 "unsupported-dtype",
                 format!("`matmul` stores f32, its epilogue gives {}", node.ty.dtype),
             ));
         }
-        let problem = Problem::of(graph, value)?;
-        let tile = problem.tile();
-        let rank = node.ty.rank();
-        let mut mods = Mods::new(graph, "matmul_rows", |operand, dtype, index| {
-            let variables = index.iter().filter(|d| !d.indices().is_empty()).count();
-            match (operand, dtype, variables) {
-                (0, ..) => "a_source",
-                (1, ..) => "b_source",
-                (_, DType::Bool, _) => "mask",
-                (_, _, 0 | 1) => "bias",
-                _ => "residual",
-            }
-        });
-        problem.element_functions(graph, value, &mut mods)?;
-        let mut mod_files = Vec::new();
-        let (mut steps, mut epilogue_label) = (0, None);
-        if let Some(epilogue) = &node.epilogue {
-            mods.function(&Function {
-                name: "epilogue",
-                arg: Some(("acc", "f32")),
-                space: &problem.space(rank, &node.ty.shape),
-                result: Returns::Stored(DType::F32),
-                expr: epilogue,
-                operands: node.operands(),
-            })?;
-            steps = operations(epilogue);
-            epilogue_label = Some(label::epilogue(epilogue, rank));
-        } else {
-            mod_files.push("mods/matmul_epilogue_none");
-        }
+        let problem = Problem::of(self.graph, value)?;
+        let tile = problem.tile(self.matmul_tile);
         let micro = tile.print().map_err(|error| {
-            Diagnostic::error(
-                "no-tile",
-                format!("no register tile for this matmul: {error}"),
-            )
+            let message = format!("no register tile for this matmul: {error}");
+            Diagnostic::error("no-tile", message)
         })?;
-        let count = |axis: &Axis| axis.size.clone();
-        let (m_tiles, n_tiles) = (
-            div_ceil(&problem.m.size, tile.rows),
-            div_ceil(&problem.n, tile.columns),
-        );
-        let tiles = count(&problem.b0) * count(&problem.b1) * m_tiles * n_tiles;
-        let outputs =
-            count(&problem.b0) * count(&problem.b1) * count(&problem.m) * problem.n.clone();
+        let (mods, mod_files) = problem.mods(self.graph, value)?;
         let (a, b) = (
             self.operand_buffer(value, 0)?,
             self.operand_buffer(value, 1)?,
         );
+        let label = node.epilogue.as_ref();
+        let label = label.map(|e| label::epilogue(e, node.ty.rank()));
         let dispatch = Dispatch {
             kernel: "matmul_rows",
-            key: key(&tile, epilogue_label.as_deref()),
+            key: key(&tile, label.as_deref()),
             params: params::print(&[("elem", "f32")], self.workgroup_size),
             micro: Some(micro),
             combine: None,
             op: None,
             mod_files,
-            mods: mods.finish(),
+            mods,
             tile: format!(
                 "{} rows x {} columns in registers, {} B a lane; no workgroup memory",
                 tile.rows,
@@ -162,8 +122,8 @@ impl Lowerer<'_> {
             ),
             uniforms: problem.uniforms(),
             operands: vec![a, b, self.buffer(value)?],
-            workgroups: div_ceil(&tiles, self.workgroup_size),
-            flops: outputs.clone() * problem.k.clone() * Dim::from(2) + outputs * Dim::from(steps),
+            workgroups: div_ceil(&problem.tiles(&tile), self.workgroup_size),
+            flops: problem.flops(node.epilogue.as_ref().map_or(0, operations)),
         };
         self.dispatch(value, dispatch)
     }
@@ -230,8 +190,9 @@ impl Problem {
         })
     }
 
-    /// The tile, and loads by vectors wherever strides and sizes are multiples of 4.
-    fn tile(&self) -> MatmulTile {
+    /// The tile, no larger than the matrix, and loads by vectors wherever strides and sizes are multiples
+    /// of 4.
+    fn tile(&self, (rows, columns): (u32, u32)) -> MatmulTile {
         let batch = |f: fn(&Axis) -> Option<&Dim>, axes: &[&Axis]| {
             axes.iter().all(|axis| f(axis).is_some_and(multiple_of_4))
         };
@@ -266,8 +227,8 @@ impl Problem {
             size.map_or(most, |n| n.clamp(1, most))
         };
         MatmulTile {
-            rows: few(&self.m.size, ROWS),
-            columns: few(&self.n, COLUMNS).next_multiple_of(4),
+            rows: few(&self.m.size, rows),
+            columns: few(&self.n, columns).next_multiple_of(4),
             a,
             b,
             c: if c_in_fours {
@@ -295,6 +256,44 @@ impl Problem {
         words.push(Dim::zero());
         words.extend(c);
         words.into_iter().map(Uniform::U32).collect()
+    }
+
+    fn batches(&self) -> Dim {
+        self.b0.size.clone() * self.b1.size.clone()
+    }
+
+    /// Register tiles that cover the result.
+    fn tiles(&self, tile: &MatmulTile) -> Dim {
+        self.batches() * div_ceil(&self.m.size, tile.rows) * div_ceil(&self.n, tile.columns)
+    }
+
+    /// Operations of the product, and `epilogue` more an element.
+    fn flops(&self, epilogue: usize) -> Dim {
+        let cost = Dim::from(2) * self.k.clone() + Dim::from(epilogue);
+        self.batches() * self.m.size.clone() * self.n.clone() * cost
+    }
+
+    /// `epilogue`, printed or the identity's file, and what reads operands by elements.
+    fn mods(
+        &self,
+        graph: &Graph,
+        value: ValueId,
+    ) -> Result<(Printed, Vec<&'static str>), Diagnostic> {
+        let node = graph.node(value);
+        let mut mods = Mods::new(graph, "matmul_rows", names);
+        self.element_functions(graph, value, &mut mods)?;
+        let Some(epilogue) = &node.epilogue else {
+            return Ok((mods.finish(), vec!["mods/matmul_epilogue_none"]));
+        };
+        mods.function(&Function {
+            name: "epilogue",
+            arg: Some(("acc", "f32")),
+            space: &self.space(node.ty.rank(), &node.ty.shape),
+            result: Returns::Stored(DType::F32),
+            expr: epilogue,
+            operands: node.operands(),
+        })?;
+        Ok((mods.finish(), Vec::new()))
     }
 
     /// The result's index in terms of `b0, b1, m, n`.
@@ -370,6 +369,18 @@ impl Problem {
             space.cover("n", &[rank - 1]);
         }
         space
+    }
+}
+
+/// What captured tensors are for.
+fn names(operand: usize, dtype: DType, index: &[Dim]) -> &'static str {
+    let variables = index.iter().filter(|d| !d.indices().is_empty()).count();
+    match (operand, dtype, variables) {
+        (0, ..) => "a_source",
+        (1, ..) => "b_source",
+        (_, DType::Bool, _) => "mask",
+        (_, _, 0 | 1) => "bias",
+        _ => "residual",
     }
 }
 

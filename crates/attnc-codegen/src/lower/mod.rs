@@ -32,6 +32,7 @@ mod matmul;
 mod pointwise;
 mod rows;
 
+use crate::params;
 use attnc_ir::{DType, Diagnostic, Diagnostics, Dim, Graph, Op, TensorData, ValueId, layout};
 use attnc_plan::{Buffer, BufferId, BufferKind, DeviceProfile, Plan, Port};
 use indexmap::IndexMap;
@@ -127,6 +128,8 @@ struct Lowerer<'g> {
     keys: HashMap<String, usize>,
     problems: Vec<Diagnostic>,
     workgroup_size: u32,
+    /// Rows and columns.
+    matmul_tile: (u32, u32),
 }
 
 impl<'g> Lowerer<'g> {
@@ -142,7 +145,8 @@ impl<'g> Lowerer<'g> {
             kernels: HashMap::new(),
             keys: HashMap::new(),
             problems: Vec::new(),
-            workgroup_size: crate::params::workgroup_size(profile),
+            workgroup_size: params::workgroup_size(profile),
+            matmul_tile: params::matmul_tile(profile),
         }
     }
 

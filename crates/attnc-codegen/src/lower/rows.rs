@@ -5,7 +5,7 @@
 use super::kernel::Dispatch;
 use super::pointwise::operations;
 use super::{Lowerer, div_ceil, label};
-use crate::mods::{Function, IndexSpace, Mods, NameTensor, Returns, wgsl_type};
+use crate::mods::{Function, IndexSpace, Mods, NameTensor, Printed, Returns, wgsl_type};
 use crate::params;
 use attnc_ir::scalar::{ExprId, ScalarBuilder, ScalarExpr};
 use attnc_ir::{BinaryOp, DType, Diagnostic, Dim, Extents, Op, ReduceOp, ValueId};
@@ -60,85 +60,116 @@ impl Lowerer<'_> {
                 format!("`{}` writes its axes in their order only", node.op.name()),
             ));
         }
-        let x = self.graph.ty(node.operands()[0]).clone();
+        let x = self.graph.ty(node.operands()[0]);
         let family = family(&node.op, x.rank(), x.dtype)?;
-        let kept: Vec<usize> = (0..x.rank()).filter(|n| !family.axes.contains(n)).collect();
-        let size = |axes: &[usize]| -> Dim { axes.iter().map(|&n| x.shape[n].clone()).product() };
-        let (rows, len) = (size(&kept), size(&family.axes));
-        let reduces = matches!(node.op, Op::Reduce { .. });
-
-        let mut load_space = IndexSpace {
-            logical: x.shape.clone(),
-            ..IndexSpace::default()
-        };
-        load_space.cover("row", &kept);
-        load_space.cover("i", &family.axes);
         let epilogue = epilogue(self.graph, value, &family)?;
-        let result_space = if reduces {
-            reduced_space(&node.ty.shape)
-        } else {
-            load_space.clone()
-        };
-
-        let kernel = family.kernel;
-        let mut mods = Mods::new(self.graph, kernel, family.names);
-        mods.function(&Function {
-            name: "load_element",
-            arg: None,
-            space: &load_space,
-            result: Returns::Stored(family.acc),
-            expr: &load_expression(&x.shape, x.dtype, family.acc),
-            operands: node.operands(),
-        })?;
-        let acc = wgsl_type(family.acc);
-        mods.function(&Function {
-            name: "epilogue",
-            arg: Some(("value", acc)),
-            space: &result_space,
-            result: Returns::Stored(node.ty.dtype),
-            expr: &epilogue.expr,
-            operands: node.operands(),
-        })?;
-
-        let mut uniforms = vec![Uniform::U32(rows.clone()), Uniform::U32(len.clone())];
-        if !reduces {
-            uniforms.extend(inner_strides(&family, &x.shape));
-        } else {
-            uniforms.push(Uniform::U32(Dim::zero()));
-        }
-        uniforms.extend(family.extra);
-        let out = wgsl_type(node.ty.dtype);
-        let aliases = match kernel {
+        let (rows, len) = (family.rows(&x.shape), family.len(&x.shape));
+        let combine = family.combine.map(|c| c.trim_start_matches("mods/reduce_"));
+        let (acc, out) = (wgsl_type(family.acc), wgsl_type(node.ty.dtype));
+        let aliases = match family.kernel {
             "reduce_rows" | "scan_rows" => vec![("acc_elem", acc), ("out_elem", out)],
             _ => vec![("out_elem", out)],
         };
-        let mut key = format!("{kernel}.{}", x.dtype);
-        for part in [
-            family.combine.map(|c| c.trim_start_matches("mods/reduce_")),
-            epilogue.label.as_deref(),
-        ]
-        .into_iter()
-        .flatten()
-        {
-            key = format!("{key}.{part}");
-        }
         let cost = Dim::from(family.cost + operations(&epilogue.expr));
         let dispatch = Dispatch {
-            kernel,
-            key,
+            kernel: family.kernel,
+            key: [
+                Some(family.kernel),
+                Some(x.dtype.name()),
+                combine,
+                epilogue.label.as_deref(),
+            ]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("."),
             params: params::print(&aliases, self.workgroup_size),
             micro: None,
             combine: family.combine,
             op: None,
             mod_files: Vec::new(),
-            mods: mods.finish(),
+            mods: self.row_mods(value, &family, &epilogue.expr)?,
             tile: String::new(),
-            uniforms,
+            uniforms: family.uniforms(&x.shape),
             operands: vec![self.buffer(value)?],
             workgroups: div_ceil(&rows, self.workgroup_size),
             flops: rows * len * cost,
         };
         self.dispatch(value, dispatch)
+    }
+
+    /// `load_element` and `epilogue`.
+    fn row_mods(
+        &self,
+        value: ValueId,
+        family: &Family,
+        epilogue: &ScalarExpr,
+    ) -> Result<Printed, Diagnostic> {
+        let node = self.graph.node(value);
+        let x = self.graph.ty(node.operands()[0]);
+        let mut space = IndexSpace {
+            logical: x.shape.clone(),
+            ..IndexSpace::default()
+        };
+        space.cover("row", &family.kept(x.rank()));
+        space.cover("i", &family.axes);
+        let mut mods = Mods::new(self.graph, family.kernel, family.names);
+        mods.function(&Function {
+            name: "load_element",
+            arg: None,
+            space: &space,
+            result: Returns::Stored(family.acc),
+            expr: &load_expression(&x.shape, x.dtype, family.acc),
+            operands: node.operands(),
+        })?;
+        if family.reduces() {
+            space = reduced_space(&node.ty.shape);
+        }
+        mods.function(&Function {
+            name: "epilogue",
+            arg: Some(("value", wgsl_type(family.acc))),
+            space: &space,
+            result: Returns::Stored(node.ty.dtype),
+            expr: epilogue,
+            operands: node.operands(),
+        })?;
+        Ok(mods.finish())
+    }
+}
+
+impl Family {
+    fn reduces(&self) -> bool {
+        self.combine.is_some()
+    }
+
+    /// The axes that rows are counted over.
+    fn kept(&self, rank: usize) -> Vec<usize> {
+        (0..rank).filter(|n| !self.axes.contains(n)).collect()
+    }
+
+    fn rows(&self, shape: &[Dim]) -> Dim {
+        let kept = self.kept(shape.len()).into_iter();
+        kept.map(|n| shape[n].clone()).product()
+    }
+
+    fn len(&self, shape: &[Dim]) -> Dim {
+        self.axes.iter().map(|&n| shape[n].clone()).product()
+    }
+
+    /// The words of `Shape`, in order; results are contiguous.
+    fn uniforms(&self, shape: &[Dim]) -> Vec<Uniform> {
+        let (rows, len) = (self.rows(shape), self.len(shape));
+        let mut words = vec![rows, len.clone()];
+        if self.reduces() {
+            words.push(Dim::zero());
+        } else {
+            let behind = self.axes.last().map_or(shape.len(), |n| n + 1);
+            let inner: Dim = shape[behind..].iter().cloned().product();
+            let strides = [len * inner.clone(), Dim::one(), inner.clone()];
+            words.extend([inner, Dim::zero()].into_iter().chain(strides));
+        }
+        let words = words.into_iter().map(Uniform::U32);
+        words.chain(self.extra.iter().cloned()).collect()
     }
 }
 
@@ -203,21 +234,6 @@ fn family(op: &Op, rank: usize, dtype: DType) -> Result<Family, Diagnostic> {
 #[expect(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
 fn epsilon(eps: f64) -> Uniform {
     Uniform::F32(eps as f32)
-}
-
-/// `inner`, the offset and the strides of a contiguous result.
-fn inner_strides(family: &Family, shape: &[Dim]) -> Vec<Uniform> {
-    let last = family.axes.last().map_or(shape.len(), |n| n + 1);
-    let inner: Dim = shape[last..].iter().cloned().product();
-    let len: Dim = family.axes.iter().map(|&n| shape[n].clone()).product();
-    let words = [
-        inner.clone(),
-        Dim::zero(),
-        len * inner.clone(),
-        Dim::one(),
-        inner,
-    ];
-    words.map(Uniform::U32).to_vec()
 }
 
 /// The element itself, as the kernel wants it.
