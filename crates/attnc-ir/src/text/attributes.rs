@@ -127,13 +127,15 @@ impl Parser<'_> {
             Some(value) => Ok(value),
             None => {
                 let span = attributes.op_span.clone();
-                let op = self.text[span.clone()].to_owned();
-                self.fail(
-                    "missing-attribute",
-                    format!("{op} needs `{name} = …`"),
-                    span,
-                    format!("no `{name}`"),
-                )
+                let op = &self.text[span.clone()];
+                let mut diagnostic =
+                    Diagnostic::error("missing-attribute", format!("{op} needs `{name} = …`"))
+                        .label(span, format!("no `{name}`"));
+                let others = attributes.list.iter().filter(|a| !a.used);
+                if let Some(close) = closest(name, others.map(|a| a.name.as_str())) {
+                    diagnostic = diagnostic.note(format!("`{close}` is not an attribute of it"));
+                }
+                self.report(diagnostic)
             }
         }
     }

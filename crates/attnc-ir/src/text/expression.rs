@@ -459,9 +459,9 @@ impl Reader<'_, '_> {
         let ty = scope.operands[operand].1.as_ref().ok_or(Stop)?;
         if index.len() != ty.rank() {
             let message = format!(
-                "{} indices into {ty}, which has {} axes",
-                index.len(),
-                ty.rank()
+                "{ty} has {} axes; found a load with {} indices",
+                ty.rank(),
+                index.len()
             );
             return self.bad(message, span.start);
         }

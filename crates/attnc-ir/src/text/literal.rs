@@ -1,6 +1,7 @@
 //! Elements and constants as text, exactly: what is written reads back to the same bits.
 
 use super::names::quoted;
+use crate::scalar::ScalarExpr;
 use crate::scalar::print::float_text;
 use crate::{DType, Graph, Node, Op, TensorData, ValueId};
 use std::fmt::Write as _;
@@ -120,8 +121,7 @@ pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// The text of a constant that is written where it is used: an unnamed scalar that only operations
-/// without expressions read.
+/// The text of a constant that is written where it is used: an unnamed scalar that no expression loads.
 pub(super) fn inline_text(graph: &Graph, id: ValueId) -> Option<(DType, String)> {
     let node = graph.node(id);
     let Op::Constant(data) = &node.op else {
@@ -134,15 +134,24 @@ pub(super) fn inline_text(graph: &Graph, id: ValueId) -> Option<(DType, String)>
     {
         return None;
     }
-    let plain = |user: &Node| {
-        user.epilogue.is_none() && !matches!(user.op, Op::Map { .. } | Op::Attention(_))
-    };
     let users = graph.users(id);
-    if users.is_empty() || !users.iter().all(|&u| plain(graph.node(u))) {
+    if users.is_empty() || users.iter().any(|&u| is_loaded(graph.node(u), id)) {
         return None;
     }
     let raw = data.bytes.as_ref()?;
     element_text(data.dtype, raw).map(|text| (data.dtype, text))
+}
+
+/// Whether an expression of the node loads the value, which then needs a name.
+fn is_loaded(node: &Node, value: ValueId) -> bool {
+    let of_op = match &node.op {
+        Op::Map { expr, .. } => [Some(expr), None],
+        Op::Attention(a) => [a.score_mod.as_ref(), a.mask_mod.as_ref()],
+        _ => [None, None],
+    };
+    let expressions = of_op.into_iter().flatten().chain(&node.epilogue);
+    let mut loaded = expressions.flat_map(ScalarExpr::loaded_operands);
+    loaded.any(|n| node.operands().get(n) == Some(&value))
 }
 
 /// The element type a literal has without saying so, from the types of the other operands (`None` for

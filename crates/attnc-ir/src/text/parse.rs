@@ -195,11 +195,9 @@ impl<'a> Parser<'a> {
     fn place(&self, diagnostic: Diagnostic) -> Diagnostic {
         let name = diagnostic.at.as_deref().and_then(|at| at.strip_prefix('%'));
         let Some((_, span)) = name.and_then(|n| self.values.get(n)) else {
-            let end = self.text.trim_end().len();
-            return diagnostic.label(
-                0..self.text[..end].find('\n').unwrap_or(end),
-                "in this graph",
-            );
+            let start = self.tokens.first().map_or(0, |t| t.span.start);
+            let line = self.text[start..].lines().next().unwrap_or_default();
+            return diagnostic.label(start..start + line.trim_end().len(), "in this graph");
         };
         diagnostic.label(span.clone(), "this value")
     }
