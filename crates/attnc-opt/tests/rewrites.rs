@@ -450,6 +450,21 @@ fn tables_that_are_formulas_become_them() {
         formula(TensorData::i32(vec![1, 4], &[3, 5, 7, 9])).unwrap(),
         "2 * d1 + 3"
     );
+    // Relative positions, cut off at both ends; and any other table of diagonals.
+    let relative: Vec<i32> = (0..7 * 9)
+        .map(|i| (i % 9 - i / 9 + 4).clamp(1, 6))
+        .collect();
+    assert_eq!(
+        formula(TensorData::i32(vec![1, 7, 9], &relative)).unwrap(),
+        "min(6, max(1, -d1 + d2 + 4))"
+    );
+    let bias: Vec<f32> = (0..7 * 9)
+        .map(|i| ((i % 9 - i / 9) as f32 * 0.7).sin())
+        .collect();
+    assert_eq!(
+        formula(TensorData::f32(vec![7, 9], &bias)).unwrap(),
+        "t0[d1 - d0 + 6]"
+    );
     // A batch of equal triangles, and pairs of indices as the last axis.
     let batch: Vec<bool> = [band(3, 3, |r, c| c <= r), band(3, 3, |r, c| c <= r)].concat();
     assert_eq!(

@@ -9,6 +9,7 @@ use crate::extract::{Extractor, Step};
 use attnc_ir::layout::row_major;
 use attnc_ir::scalar::{ExprId, Scalar, ScalarBuilder, ScalarExpr};
 use attnc_ir::{Dim, Extents, Graph, Op, Shape, UnaryOp, ValueId};
+use std::collections::BTreeSet;
 
 /// What was found.
 pub(crate) struct Structure {
@@ -56,6 +57,24 @@ pub(crate) fn of_softmax(graph: &Graph, candidate: &Candidate) -> Result<Structu
     }
     let (sum, sum_turned) = find_sum(graph, candidate, &shape)?;
     let scores = find_scores(graph, candidate, &shape)?;
+    for (contraction, side, name) in [
+        (scores.product, 0, "Q and K"),
+        (sum, usize::from(!sum_turned), "V"),
+    ] {
+        let operand = graph.ty(graph.node(contraction).operands()[side]);
+        let axis = operand.rank()
+            - if contraction == sum && sum_turned {
+                2
+            } else {
+                1
+            };
+        if operand.shape[axis].as_const().is_none() {
+            let found = &operand.shape[axis];
+            let reason =
+                format!("the head dim of {name} is {found}; attention needs a constant one");
+            return Err(Decline::at(contraction, reason));
+        }
+    }
     let (batch, lengths) = shape.split_at(shape.len() - 2);
     Ok(Structure {
         node: softmax,
@@ -236,6 +255,22 @@ fn step_through(graph: &Graph, value: ValueId) -> Step {
     }
 }
 
+/// Everything that depends on a value.
+fn users_of(graph: &Graph, value: ValueId) -> BTreeSet<ValueId> {
+    let mut found = BTreeSet::new();
+    let mut stack = graph.users(value);
+    while let Some(v) = stack.pop() {
+        if found.insert(v) {
+            stack.extend(graph.users(v));
+        }
+    }
+    found
+}
+
+/// Tensors that `score_mod` and `mask_mod` may load: WebGPU guarantees 8 storage bindings a stage, and q,
+/// k, v and the result take four.
+const MAX_CAPTURED: usize = 4;
+
 struct Scores {
     product: ValueId,
     turned: bool,
@@ -248,9 +283,32 @@ struct Scores {
 fn find_scores(graph: &Graph, candidate: &Candidate, shape: &Shape) -> Result<Scores, Decline> {
     let mut first = None;
     for &product in &candidate.scores {
-        match scores_of(graph, candidate.node, product, shape) {
-            Ok(scores) => return Ok(scores),
-            Err(decline) => first = first.or(Some(decline)),
+        let along = users_of(graph, product);
+        let deep = |v| step_through(graph, v);
+        // Where that reads too much, only what depends on the product is taken in; the rest becomes tables.
+        let shallow = |v| {
+            if along.contains(&v) {
+                step_through(graph, v)
+            } else {
+                Step::Load
+            }
+        };
+        let policies: [&dyn Fn(ValueId) -> Step; 2] = [&deep, &shallow];
+        for policy in policies {
+            match scores_of(graph, candidate.node, product, shape, policy) {
+                Ok(scores) if scores.expr.loaded_operands().len() <= MAX_CAPTURED => {
+                    return Ok(scores);
+                }
+                Ok(scores) => {
+                    let message = format!(
+                        "what stands between the product and the softmax reads {} tensors; with q, k, v and \
+                         the result, WebGPU guarantees bindings for {MAX_CAPTURED}",
+                        scores.expr.loaded_operands().len()
+                    );
+                    first = first.or_else(|| Some(Decline::at(candidate.node, message)));
+                }
+                Err(decline) => first = first.or(Some(decline)),
+            }
         }
     }
     Err(first.expect("candidates have a product"))
@@ -261,6 +319,7 @@ fn scores_of(
     softmax: ValueId,
     product: ValueId,
     shape: &Shape,
+    policy: &dyn Fn(ValueId) -> Step,
 ) -> Result<Scores, Decline> {
     let x = graph.node(softmax).operands()[0];
     let mut e = ScalarBuilder::new(Extents::new(shape.clone()));
@@ -274,7 +333,7 @@ fn scores_of(
             }
             return Step::Replace(e.arg());
         }
-        step_through(graph, v)
+        policy(v)
     });
     let [read] = reads.as_slice() else {
         return Err(Decline::at(
