@@ -136,7 +136,7 @@ fn assert_is(found: &Tensor, expected: &[f64], tolerance: f64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
     fn plain_and_causal(seed: u64, l in lengths(), scale in 0.05f64..1.5, shift in -40i64..40) {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 fn config() -> ProptestConfig {
     ProptestConfig {
-        cases: 24,
+        cases: 48,
         ..ProptestConfig::default()
     }
 }

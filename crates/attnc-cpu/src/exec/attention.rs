@@ -206,17 +206,21 @@ impl Call<'_> {
         let (Some(mask), Some(scratch)) = (&self.attention.mask_mod, &mut buffers.mask_mod) else {
             return Ok(true);
         };
+        // A padding mask is the same for every query.
+        let rows = if mask.varies_along(2) {
+            block.queries
+        } else {
+            1
+        };
         let mut any = 0;
-        for (n, row) in buffers
-            .live
-            .chunks_mut(BLOCK_N)
-            .take(block.queries)
-            .enumerate()
-        {
+        for (n, row) in buffers.live.chunks_mut(BLOCK_N).take(rows).enumerate() {
             let row = &mut row[..block.keys];
             let index = [block.b, block.h, block.first_query + n, block.first_key];
             mask.row(scratch, self.operands, &index, row, false)?;
             any |= row.iter().fold(0, |any, &x| any | x);
+        }
+        for n in rows..block.queries {
+            buffers.live.copy_within(..block.keys, n * BLOCK_N);
         }
         Ok(any != 0)
     }

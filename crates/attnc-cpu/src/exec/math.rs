@@ -74,7 +74,7 @@ pub(crate) fn erf(x: f32) -> f32 {
     let near = poly(
         u,
         [
-            1.128_379_1,
+            std::f32::consts::FRAC_2_SQRT_PI,
             -0.376_123_5,
             0.112_803_645,
             -0.026_716_385,

@@ -31,6 +31,7 @@ mod math;
 mod matmul;
 mod plan;
 mod rows;
+mod slots;
 mod tape;
 mod view;
 mod weights;

@@ -1,10 +1,13 @@
 //! What to do for given lengths: steps over buffers whose layouts and sizes are known.
 //!
-//! Views become layouts; only what a kernel cannot read is packed first. Buffers whose last reader is done
-//! are used again (linear scan over the steps, the best fitting slot first).
+//! Views become layouts; only what a kernel cannot read is packed first.
+//!
+//! Invariant on exit: a step reads inputs, weights and slots that an earlier step wrote, all inside of their
+//! buffers, and never the slot it writes.
 
 use super::attention::Attention;
 use super::layout::Layout;
+use super::slots;
 use super::tape::Tape;
 use crate::bind::Bound;
 use crate::error::place;
@@ -111,52 +114,9 @@ impl Plan {
             slots: Vec::new(),
             outputs,
         };
-        plan.assign_slots(&planner.buffers);
+        slots::assign(&mut plan, &planner.buffers);
         plan.check_memory(program.graph)?;
         Ok(plan)
-    }
-
-    /// Gives every buffer a slot; a slot is free again after the last step that reads it.
-    fn assign_slots(&mut self, buffers: &[usize]) {
-        let mut last_use = vec![0; buffers.len()];
-        for (at, step) in self.steps.iter().enumerate() {
-            last_use[step.out] = last_use[step.out].max(at);
-            for operand in &step.operands {
-                if let Source::Slot(buffer) = operand.source {
-                    last_use[buffer] = at;
-                }
-            }
-        }
-        for (_, _, place) in &self.outputs {
-            if let Source::Slot(buffer) = place.source {
-                last_use[buffer] = usize::MAX;
-            }
-        }
-        let mut slot_of = vec![usize::MAX; buffers.len()];
-        let mut free: Vec<usize> = Vec::new();
-        for (at, step) in self.steps.iter_mut().enumerate() {
-            let mut done = Vec::new();
-            for operand in &mut step.operands {
-                if let Source::Slot(buffer) = &mut operand.source {
-                    if last_use[*buffer] == at && !done.contains(&slot_of[*buffer]) {
-                        done.push(slot_of[*buffer]);
-                    }
-                    *buffer = slot_of[*buffer];
-                }
-            }
-            let slot = take_slot(&mut free, &mut self.slots, step.len);
-            slot_of[step.out] = slot;
-            if last_use[step.out] == at {
-                done.push(slot);
-            }
-            step.out = slot;
-            free.extend(done);
-        }
-        for (_, _, place) in &mut self.outputs {
-            if let Source::Slot(buffer) = &mut place.source {
-                *buffer = slot_of[*buffer];
-            }
-        }
     }
 
     fn check_memory(&self, graph: &Graph) -> Result<(), ExecError> {
@@ -181,21 +141,6 @@ impl Plan {
     }
 }
 
-/// The smallest free slot that is large enough, else the largest, grown, else a new one.
-fn take_slot(free: &mut Vec<usize>, slots: &mut Vec<usize>, len: usize) -> usize {
-    let fits = (0..free.len())
-        .filter(|&f| slots[free[f]] >= len)
-        .min_by_key(|&f| slots[free[f]]);
-    let chosen = fits.or_else(|| (0..free.len()).max_by_key(|&f| slots[free[f]]));
-    let Some(chosen) = chosen else {
-        slots.push(len);
-        return slots.len() - 1;
-    };
-    let slot = free.remove(chosen);
-    slots[slot] = slots[slot].max(len);
-    slot
-}
-
 struct Planner<'a> {
     program: Program<'a>,
     bound: &'a Bound,
@@ -218,34 +163,45 @@ impl Planner<'_> {
     }
 
     fn node(&mut self, id: ValueId) -> Result<Place, ExecError> {
-        let node = self.program.graph.node(id);
+        let graph = self.program.graph;
+        let node = graph.node(id);
         let shape = self.bound.shape(id);
         if node.epilogue.is_some() && !node.op.takes_epilogue() {
-            return Err(ExecError::Malformed {
-                at: place(self.program.graph, id),
-                message: "this operation takes no epilogue".to_owned(),
-            });
+            return Err(self.malformed(id, "this operation takes no epilogue"));
         }
-        let stored = |source| {
-            Ok(Place {
-                source,
-                layout: Layout::packed(shape),
-            })
+        let stored = |source| Place {
+            source,
+            layout: Layout::packed(shape),
         };
-        let operands = self.operands(id);
-        let kernel = match &node.op {
+        match &node.op {
             Op::Input => {
-                let mut inputs = self.program.graph.inputs().iter();
-                let n = inputs.position(|&i| i == id);
-                return stored(Source::Input(n.expect("inputs are listed")));
+                let n = graph.inputs().iter().position(|&i| i == id);
+                Ok(stored(Source::Input(n.expect("inputs are listed"))))
             }
             Op::Constant(_) => {
                 let n = self.program.weights[id.index()];
-                return stored(Source::Weight(n.expect("constants are loaded")));
+                Ok(stored(Source::Weight(n.expect("constants are loaded"))))
             }
-            Op::Reshape(_) | Op::Transpose(_) | Op::Broadcast(_) | Op::Slice { .. } => {
-                return self.view(id);
+            op if op.is_view() => self.view(id),
+            _ => {
+                let mut operands = self.operands(id);
+                let kernel = self.kernel(id)?;
+                if matches!(kernel, Kernel::Conv(..)) {
+                    operands = operands.into_iter().map(|o| self.packed(id, o)).collect();
+                }
+                let epilogue = node.epilogue.as_ref();
+                let epilogue = epilogue
+                    .map(|e| self.tape(id, e, shape, true))
+                    .transpose()?;
+                Ok(self.step(id, kernel, epilogue, operands, shape))
             }
+        }
+    }
+
+    /// What computes a node that is neither stored nor a view.
+    fn kernel(&self, id: ValueId) -> Result<Kernel, ExecError> {
+        let node = self.program.graph.node(id);
+        Ok(match &node.op {
             Op::Concat { axis } => Kernel::Concat(*axis),
             Op::Reduce { op, axes, .. } => {
                 let dtype = self.program.graph.ty(node.operands()[0]).dtype;
@@ -260,15 +216,17 @@ impl Planner<'_> {
             Op::LayerNorm { axis, eps } => Kernel::LayerNorm(*axis, *eps),
             Op::RmsNorm { axis, eps } => Kernel::RmsNorm(*axis, *eps),
             Op::MatMul => Kernel::MatMul,
-            Op::Conv(conv) => return Ok(self.conv(id, conv, operands)),
+            Op::Conv(conv) => Kernel::Conv(conv.clone(), self.bound.shape(id).to_vec()),
             Op::Attention(attention) => Kernel::Attention(Box::new(self.attention(id, attention)?)),
             _ => Kernel::Fill(Box::new(self.form(id)?)),
-        };
-        let epilogue = node.epilogue.as_ref();
-        let epilogue = epilogue
-            .map(|e| self.tape(id, e, shape, true))
-            .transpose()?;
-        Ok(self.step(id, kernel, epilogue, operands, shape))
+        })
+    }
+
+    fn malformed(&self, id: ValueId, message: &str) -> ExecError {
+        ExecError::Malformed {
+            at: place(self.program.graph, id),
+            message: message.to_owned(),
+        }
     }
 
     fn step(
@@ -349,13 +307,6 @@ impl Planner<'_> {
         })
     }
 
-    fn conv(&mut self, id: ValueId, conv: &Conv, operands: Vec<Place>) -> Place {
-        let packed = operands.into_iter().map(|o| self.packed(id, o)).collect();
-        let shape = self.bound.shape(id);
-        let kernel = Kernel::Conv(conv.clone(), shape.to_vec());
-        self.step(id, kernel, None, packed, shape)
-    }
-
     fn attention(
         &self,
         id: ValueId,
@@ -380,10 +331,7 @@ impl Planner<'_> {
 
     fn form(&self, id: ValueId) -> Result<Tape, ExecError> {
         let form = self.program.forms[id.index()].as_ref();
-        let form = form.ok_or_else(|| ExecError::Malformed {
-            at: place(self.program.graph, id),
-            message: "this node has no scalar form".to_owned(),
-        })?;
+        let form = form.ok_or_else(|| self.malformed(id, "this node has no scalar form"))?;
         self.tape(id, form, self.bound.shape(id), true)
     }
 

@@ -4,7 +4,8 @@
 //! scalar forms that the optimiser and the executor use. Storage order is ignored: it is a memory layout
 //! only. Values are f64 whatever their type; 32-bit integers are exact.
 //!
-//! Invariant: a value is there, with the shape that [`Bound`] says, from its node to its last user.
+//! Invariant: a value is there, with the shape its type has for the bound lengths, from its node to its
+//! last user.
 
 mod attention;
 mod contract;

@@ -116,6 +116,17 @@ impl Tape {
         compile::compile(expr, dims, extents, layouts, merge)
     }
 
+    /// Whether the value may differ along an axis; for tapes whose axes are not merged.
+    pub(crate) fn varies_along(&self, axis: usize) -> bool {
+        self.code.iter().any(|instr| match &instr.code {
+            Code::Ramp(affine) | Code::Load(Load { affine, .. }) => affine.slopes[axis] != 0,
+            Code::Poly(poly) => poly.mentions(axis),
+            // The argument is another one for every element.
+            Code::Arg => true,
+            _ => false,
+        })
+    }
+
     fn literal(&self) -> BoundExpr<'_> {
         BoundExpr::new(&self.source, &self.dims)
             .expect("the same lengths bound when it was compiled")
