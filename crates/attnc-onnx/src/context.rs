@@ -4,10 +4,11 @@
 //! hold: [`Context::apply`] gives a known value where the operands are known, and a node elsewhere.
 
 use crate::eval::{self, Elems, is_tame, weight};
+use crate::known::{self, Known};
 use crate::value::{self, MAX_INTS, Value};
 use crate::{Constraint, error::OpResult};
 use attnc_ir::{DType, Diagnostic, Dim, Graph, Op, Shape, TensorData, TensorType, ValueId, infer};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Larger results are left to the graph.
 const MAX_FOLDED: usize = 64 * 1024;
@@ -24,6 +25,10 @@ pub(crate) const MAX_RANK: usize = 16;
 pub(crate) struct Context {
     pub(crate) graph: Graph,
     pub(crate) constraints: Vec<Constraint>,
+    /// What the walk before found out.
+    pub(crate) known: Known,
+    /// Lengths that turned out to have one value only.
+    pub(crate) solved: BTreeMap<String, i64>,
     pub(crate) notes: BTreeSet<String>,
     /// Nodes added since the last call of [`Context::take_added`].
     added: Vec<ValueId>,
@@ -32,10 +37,12 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str, known: Known) -> Self {
         Self {
             graph: Graph::new(name),
-            constraints: Vec::new(),
+            constraints: known.constraints.clone(),
+            known,
+            solved: BTreeMap::new(),
             notes: BTreeSet::new(),
             added: Vec::new(),
             scalars: HashMap::new(),
@@ -87,7 +94,13 @@ impl Context {
             check_shape(shape)?;
         }
         let types: Vec<_> = args.iter().map(|v| self.ty(v)).collect();
-        let ty = infer::result_type(&op, &types.iter().collect::<Vec<_>>())?;
+        let ty = match infer::result_type(&op, &types.iter().collect::<Vec<_>>()) {
+            Ok(ty) => ty,
+            Err(error) => {
+                self.learn(&op, &types);
+                return Err(error.into());
+            }
+        };
         check_shape(&ty.shape)?;
         if changes_nothing(&op, &types, &ty) {
             return Ok(args[0].clone());
@@ -125,6 +138,25 @@ impl Context {
         Ok(self.insert(op, operands, ty, None))
     }
 
+    /// What would have to hold for lengths that do not fit to fit.
+    fn learn(&mut self, op: &Op, types: &[TensorType]) {
+        let pairs: Vec<(Dim, Dim)> = match op {
+            Op::Reshape(shape) => vec![(types[0].elements(), shape.iter().cloned().product())],
+            Op::Binary(_) | Op::Compare(_) => {
+                let (a, b) = (&types[0].shape, &types[1].shape);
+                let aligned = a.iter().rev().zip(b.iter().rev());
+                // Against a number, a length may also be 1.
+                aligned
+                    .filter(|(a, b)| a.as_const().is_none() && b.as_const().is_none())
+                    .map(|(a, b)| (a.clone(), b.clone()))
+                    .collect()
+            }
+            _ => Vec::new(),
+        };
+        self.solved
+            .extend(pairs.iter().filter_map(|(a, b)| known::solve(a, b)));
+    }
+
     fn evaluate(&mut self, op: &Op, args: &[&Value], ty: &TensorType) -> Option<Value> {
         let shape: Vec<usize> = ty
             .shape
@@ -146,9 +178,13 @@ impl Context {
         let table = shape.len() > 1 && !moves(op);
         if count <= MAX_INTS && !table {
             let ints: Option<Vec<_>> = args.iter().map(|v| v.as_ints()).collect();
-            if let Some(known) = ints.and_then(|ints| {
+            let known = ints.and_then(|ints| {
                 eval::evaluate(op, &ints.iter().collect::<Vec<_>>(), ty.dtype, &shape)
-            }) {
+            });
+            if let Some(mut known) = known {
+                for dim in &mut known.data {
+                    *dim = self.known.simplify(std::mem::take(dim));
+                }
                 return Some(match known.numbers() {
                     Some(numbers) if ty.dtype.is_float() => Value::constant(numbers.to_constant()),
                     _ => Value::ints(known),

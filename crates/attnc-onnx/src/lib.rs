@@ -50,6 +50,7 @@ mod dims;
 mod error;
 mod eval;
 mod file;
+mod known;
 mod model;
 mod ops;
 mod order;
@@ -136,5 +137,5 @@ fn decode(bytes: Bytes, dir: Option<&Path>) -> Result<Import, ImportError> {
         bytes: length,
         reason: e.to_string(),
     })?;
-    model::import(&model, file::Files::new(dir), length)
+    model::import(&model, &mut file::Files::new(dir), length)
 }

@@ -10,10 +10,11 @@ use crate::context::{Context, check_shape};
 use crate::dims::DimNames;
 use crate::error::{ImportError, OpError, OpResult, Unsupported};
 use crate::file::Files;
+use crate::known::Known;
 use crate::order::{label, order};
 use crate::proto::{
-    AttributeProto, FunctionProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
-    ValueInfoProto,
+    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    TensorProto, ValueInfoProto,
 };
 use crate::value::Value;
 use crate::{Import, PortInfo, ops, tensor};
@@ -24,6 +25,8 @@ use std::collections::HashMap;
 const OPSETS: std::ops::RangeInclusive<i64> = 7..=25;
 /// Functions that call functions, so deep.
 const MAX_CALLS: usize = 16;
+/// Walks over a model, as long as each learns something; see [`crate::known`].
+const MAX_WALKS: usize = 4;
 /// Nodes after inlining; a bound on what calls of calls of calls can unfold to.
 const MAX_NODES: usize = 1_000_000;
 
@@ -42,12 +45,19 @@ struct Scope<'m> {
 
 struct Importer<'m> {
     cx: Context,
-    files: Files,
+    files: &'m mut Files,
     initializers: HashMap<&'m str, &'m TensorProto>,
     functions: HashMap<(&'m str, &'m str, &'m str), &'m FunctionProto>,
     invalid: Vec<Diagnostic>,
     unsupported: Vec<Unsupported>,
     nodes: usize,
+}
+
+/// A walk's end.
+struct Walked<'m> {
+    importer: Importer<'m>,
+    inputs: Vec<PortInfo>,
+    outputs: Vec<PortInfo>,
 }
 
 fn domain(name: &str) -> &str {
@@ -57,7 +67,7 @@ fn domain(name: &str) -> &str {
 /// Imports a decoded model.
 pub(crate) fn import(
     model: &ModelProto,
-    files: Files,
+    files: &mut Files,
     bytes: usize,
 ) -> Result<Import, ImportError> {
     let Some(graph) = &model.graph else {
@@ -66,6 +76,30 @@ pub(crate) fn import(
             reason: "it holds no graph".to_owned(),
         });
     };
+    let mut known = Known::default();
+    let mut walks = 1;
+    loop {
+        let mut walked = walk(model, graph, files, known.clone());
+        let constraints = std::mem::take(&mut walked.importer.cx.constraints);
+        let solved = std::mem::take(&mut walked.importer.cx.solved);
+        match known.with(constraints.clone(), solved) {
+            Some(more) if !walked.importer.invalid.is_empty() && walks < MAX_WALKS => known = more,
+            _ => {
+                walked.importer.cx.constraints = constraints;
+                return walked.importer.finish(walked.inputs, walked.outputs);
+            }
+        }
+        walks += 1;
+    }
+}
+
+/// One walk from the inputs to the outputs.
+fn walk<'m>(
+    model: &'m ModelProto,
+    graph: &'m GraphProto,
+    files: &'m mut Files,
+    known: Known,
+) -> Walked<'m> {
     let name = if graph.name.is_empty() {
         "model"
     } else {
@@ -77,7 +111,7 @@ pub(crate) fn import(
         .map(|f| ((domain(&f.domain), f.name.as_str(), f.overload.as_str()), f))
         .collect();
     let mut importer = Importer {
-        cx: Context::new(name),
+        cx: Context::new(name, known),
         files,
         initializers: HashMap::new(),
         functions,
@@ -99,7 +133,11 @@ pub(crate) fn import(
     let outputs: Vec<&str> = graph.output.iter().map(|o| o.name.as_str()).collect();
     importer.import_nodes(&graph.node, &outputs, &mut scope);
     let outputs = importer.add_outputs(&graph.output, &mut scope);
-    importer.finish(inputs, outputs)
+    Walked {
+        importer,
+        inputs,
+        outputs,
+    }
 }
 
 impl<'m> Importer<'m> {
@@ -142,14 +180,14 @@ impl<'m> Importer<'m> {
         }
     }
 
-    fn add_initializers(&mut self, graph: &'m crate::proto::GraphProto, scope: &mut Scope<'m>) {
+    fn add_initializers(&mut self, graph: &'m GraphProto, scope: &mut Scope<'m>) {
         for tensor in &graph.initializer {
             if self.initializers.insert(&tensor.name, tensor).is_some() {
                 let twice = "two constants have this name";
                 self.invalid
                     .push(Diagnostic::error("duplicate-name", twice).at(&tensor.name));
             }
-            if let Err(error) = tensor::check(tensor, &mut self.files) {
+            if let Err(error) = tensor::check(tensor, self.files) {
                 self.report(error, &tensor.name, None, 0);
                 scope.values.insert(&tensor.name, None);
             }
@@ -163,6 +201,10 @@ impl<'m> Importer<'m> {
 
     fn add_inputs(&mut self, infos: &'m [ValueInfoProto], scope: &mut Scope<'m>) -> Vec<PortInfo> {
         let mut names = DimNames::default();
+        for (name, value) in &self.cx.known.fixed {
+            let note = format!("length `{name}` is always {value}: the model fits no other");
+            self.cx.notes.insert(note);
+        }
         let mut ports = Vec::new();
         for info in infos {
             // Before version 4 of the format every constant is listed as an input too.
@@ -176,7 +218,10 @@ impl<'m> Importer<'m> {
                 continue;
             }
             let value = match input_type(info, &mut names) {
-                Ok((elem_type, ty)) => {
+                Ok((elem_type, mut ty)) => {
+                    for dim in &mut ty.shape {
+                        *dim = self.cx.known.put_in(dim);
+                    }
                     ports.push(PortInfo {
                         name: info.name.clone(),
                         elem_type,
@@ -230,7 +275,7 @@ impl<'m> Importer<'m> {
             return found.clone();
         }
         let tensor = (scope.depth == 0).then(|| self.initializers.get(name).copied())??;
-        let value = match tensor::decode(tensor, &mut self.files) {
+        let value = match tensor::decode(tensor, self.files) {
             Ok(value) => {
                 value.set_name(name);
                 self.note_double(tensor);
@@ -359,7 +404,7 @@ impl<'m> Importer<'m> {
         let op = op.expect("looked up above");
         let mut call = Call {
             cx: &mut self.cx,
-            files: &mut self.files,
+            files: self.files,
             opset,
             attrs,
             inputs,

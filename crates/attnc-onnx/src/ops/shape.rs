@@ -364,7 +364,7 @@ fn bound(
     }
     // The first element is taken to be there.
     if cut && !from_end && at.as_const().is_some_and(|n| n > 1) {
-        return Ok(at.minimum(high, &none));
+        return Ok(c.cx.known.simplify(at.minimum(high, &none)));
     }
     c.cx.require(low.clone(), at.clone(), || "a bound of a Slice".to_owned());
     c.cx.require(at.clone(), high.clone(), || "a bound of a Slice".to_owned());
