@@ -1,6 +1,6 @@
 //! Lowers attnc graphs to linked, validated WGSL.
 //!
-//! * [`lower`]: a graph to a [`Plan`](attnc_plan::Plan), which is kernels, buffers and dispatches.
+//! * [`lower()`]: a graph to a [`Plan`](attnc_plan::Plan), which is kernels, buffers and dispatches.
 //! * [`link`]: joins a kernel file of `shaders/` with generated modules.
 //! * [`micro`]: prints register tiles.
 //! * [`validate`], [`lint`]: checks a linked shader with naga and our own rules.

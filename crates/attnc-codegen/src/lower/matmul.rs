@@ -166,10 +166,12 @@ impl Problem {
             b_repeats: true,
             ..axis(rank - 2)
         };
-        let batch: Vec<_> = (0..rank - 2)
-            .filter(|&n| !shape[n].is(1))
-            .map(axis)
-            .collect();
+        // In memory order, so that neighbours in C meet; the order of batch axes means nothing else.
+        let order = node.storage.clone().unwrap_or_else(|| (0..rank).collect());
+        let batch = order
+            .into_iter()
+            .filter(|&n| n < rank - 2 && !shape[n].is(1));
+        let batch: Vec<_> = batch.map(axis).collect();
         let (a_by_element, b_by_element, [b0, b1], m) = two_axes(&batch, &m)?;
         let a_strides = a_strides.filter(|_| !a_by_element);
         let b_strides = b_strides.filter(|_| !b_by_element);

@@ -662,6 +662,26 @@ fn more_than_two_batch_axes_are_read_by_elements() {
 }
 
 #[test]
+fn batch_axes_meet_in_the_order_of_storage() {
+    let mut g = Graph::new("g");
+    let a = g.add_input("a", f32s(&["A", "B", "C", "S", "4"]));
+    let b = g.add_input("b", f32s(&["A", "B", "C", "4", "8"]));
+    let y = g.apply(Op::MatMul, &[a, b]).unwrap();
+    g.node_mut(y).storage = Some(vec![0, 2, 1, 3, 4]);
+    g.add_output("y", y);
+    let lowered = plan(&g);
+    let matmul = &lowered.plan.kernels[0];
+    assert_eq!(matmul.name, "matmul_rows.f32.r4c2aebe");
+    let lengths = DimValues::from([("A", 2), ("B", 3), ("C", 5), ("S", 7)]);
+    let words = uniform_values(&lowered, 0, &lengths);
+    assert_eq!(words[..5], [1, 30, 7, 8, 4]);
+    assert_eq!(words[15..20], [0, 0, 56, 8, 1]);
+    // b1 counts A, C, B: B is the innermost.
+    let text = mods(matmul);
+    assert!(text.contains("b1 % shape.dim_B;"), "{text}");
+}
+
+#[test]
 fn an_epilogue_of_attention_is_a_step_of_its_own() {
     let mut g = Graph::new("g");
     let [q, k, v] = ["q", "k", "v"].map(|n| g.add_input(n, f32s(&["B", "3", "S", "16"])));
