@@ -71,7 +71,9 @@ impl Model {
     pub fn from_text(name: &str, text: &str) -> Result<Self, Error> {
         let shown = |diagnostics: ir::Diagnostics| Error::Text {
             path: name.into(),
-            shown: ir::render_diagnostics(name, text, &diagnostics),
+            shown: ir::render_diagnostics(name, text, &diagnostics)
+                .trim_end()
+                .to_owned(),
             diagnostics,
         };
         let graph = ir::text::parse(text).map_err(shown)?;

@@ -74,7 +74,7 @@ fn shapes(model: &Model, dims: &DimValues) -> Result<Vec<Vec<usize>>, Error> {
             .ok_or_else(|| {
                 let text = port.type_text();
                 Error::Usage(format!(
-                    "input `{}` of type {text} cannot be drawn at these lengths",
+                    "input `{}` of type {text} is too large to draw at these lengths; give smaller ones with --dim",
                     port.name
                 ))
             })

@@ -143,9 +143,13 @@ fn print(report: &Report) {
         } else {
             format!(" at {}", dims.join(", "))
         };
+        let pipelines = match run.pipelines_created {
+            0 => String::new(),
+            n => format!("; {n} pipelines created so far"),
+        };
         println!(
-            "{:.1} ms{dims}; {} pipelines created so far, {} bytes of intermediates",
-            run.run_ms, run.pipelines_created, run.arena_peak_bytes
+            "{:.1} ms{dims}, {} bytes of intermediates{pipelines}",
+            run.run_ms, run.arena_peak_bytes
         );
     }
 }

@@ -118,26 +118,27 @@ pub fn dot(graph: &Graph) -> String {
         "digraph {\n  node [shape=box, style=\"rounded,filled\", fillcolor=white, fontname=\"sans-serif\"];\n  edge [fontname=\"sans-serif\", fontsize=9];\n",
     );
     for (id, kind, lines) in &picture.boxes {
-        let lines: Vec<_> = lines
-            .iter()
-            .map(|l| l.replace('\\', "\\\\").replace('"', "\\\""))
-            .collect();
+        let label: Vec<_> = lines.iter().map(|l| html(l)).collect();
         let style = match kind {
             Kind::Port => ", shape=ellipse",
             Kind::Attention => ", fillcolor=\"#ffe0a3\"",
             Kind::Kernel => "",
         };
-        let _ = writeln!(out, "  {id} [label=\"{}\"{style}];", lines.join("\\n"));
+        let _ = writeln!(out, "  {id} [label=<{}>{style}];", label.join("<br/>"));
     }
     for (from, to, ty) in &picture.lines {
-        let _ = writeln!(
-            out,
-            "  {from} -> {to} [label=\"{}\"];",
-            ty.replace('"', "\\\"")
-        );
+        let _ = writeln!(out, "  {from} -> {to} [label=<{}>];", html(ty));
     }
     out.push_str("}\n");
     out
+}
+
+/// Text within one of Graphviz's HTML-like labels.
+fn html(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('"', "&quot;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 /// The graph in Mermaid's language, which Markdown pages render.
@@ -196,7 +197,7 @@ mod tests {
 
     #[test]
     fn quotes_are_escaped() {
-        assert!(dot(&graph()).contains("label=\"a \\\"b\\\"\\nf32[B, 4]\""));
+        assert!(dot(&graph()).contains("label=<a &quot;b&quot;<br/>f32[B, 4]>"));
         assert!(mermaid(&graph()).contains("([\"a #quot;b#quot;<br/>f32[B, 4]\"])"));
     }
 }

@@ -1,0 +1,112 @@
+//! The command line, held to the transcripts in `tests/cases/cli` and in README.md.
+//!
+//! A transcript is what a person sees: the command, stdout and stderr in order, and `? N` where the exit
+//! code is not 0; `[..]` stands for what differs between machines. `ATTNC_BLESS=1` rewrites them.
+//! Commands run in the root of the workspace.
+
+use std::path::Path;
+use std::process::Command;
+
+const ATTNC: &str = env!("CARGO_BIN_EXE_attnc");
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// trycmd blesses where `TRYCMD=overwrite`; ours is one switch for all cases.
+fn blessed_again(test: &str) -> bool {
+    if std::env::var_os("ATTNC_BLESS").is_none() || std::env::var_os("TRYCMD").is_some() {
+        return false;
+    }
+    let this = std::env::current_exe().expect("the test program has a path");
+    let status = Command::new(this)
+        .args(["--exact", test])
+        .env("TRYCMD", "overwrite")
+        .status();
+    assert!(status.expect("the test program starts").success());
+    true
+}
+
+#[test]
+fn transcripts() {
+    if blessed_again("transcripts") {
+        return;
+    }
+    std::env::set_current_dir(root()).expect("the workspace is there");
+    trycmd::TestCases::new()
+        .register_bin("attnc", Path::new(ATTNC))
+        .env("NO_COLOR", "1")
+        .case("tests/cases/cli/*.trycmd")
+        .case("README.md");
+}
+
+/// The commands of README.md's first block that run the tool, without what builds it.
+fn readme_commands() -> Vec<Vec<String>> {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("there is a README");
+    let prefix = "cargo run --release -p attnc-cli -- ";
+    let commands = readme.lines().filter_map(|line| {
+        let line = line.trim_start_matches("$ ");
+        line.strip_prefix(prefix)
+    });
+    commands
+        .map(|c| c.split_whitespace().map(str::to_owned).collect())
+        .collect()
+}
+
+#[test]
+fn the_readmes_commands_do_what_it_says() {
+    let commands = readme_commands();
+    assert!(!commands.is_empty(), "README.md runs the tool");
+    for arguments in commands {
+        let output = Command::new(ATTNC)
+            .args(&arguments)
+            .current_dir(root())
+            .output();
+        let output = output.expect("attnc starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "attnc {}: {errors}",
+            arguments.join(" ")
+        );
+        let said = String::from_utf8_lossy(&output.stdout);
+        if arguments[0] == "verify" {
+            for part in ["all fused", "running on", "largest difference"] {
+                assert!(said.contains(part), "{part} is missing in {said}");
+            }
+        }
+    }
+}
+
+/// `--json` leaves nothing but one object on stdout, whatever goes on beside it.
+#[test]
+fn json_is_alone_on_stdout() {
+    let model = "tests/models/bert_tiny.onnx";
+    let inputs = [
+        "-i",
+        "tests/models/bert_tiny.inputs.npz",
+        "--backend",
+        "cpu",
+    ];
+    for (command, with_inputs) in [
+        ("explain", false),
+        ("run", true),
+        ("verify", true),
+        ("bench", true),
+        ("devices", false),
+    ] {
+        let mut attnc = Command::new(ATTNC);
+        attnc.current_dir(root()).arg(command);
+        if command != "devices" {
+            attnc.arg(model);
+        }
+        if with_inputs {
+            attnc.args(inputs);
+        }
+        let output = attnc.arg("--json").output().expect("attnc starts");
+        assert!(output.status.success(), "{command}");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{command}: {error}"));
+        assert!(json.is_object(), "{command}");
+    }
+}
