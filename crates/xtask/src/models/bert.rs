@@ -133,7 +133,8 @@ impl Bert {
             }
             Source::Stored(stored) => match stored.get(name) {
                 Some(part) if part.shape == dims => {
-                    self.g.external(name, dims, stored::FILE, part.bytes.clone());
+                    self.g
+                        .external(name, dims, stored::FILE, part.bytes.clone());
                 }
                 _ => self.missing.push(format!("{name} {dims:?}")),
             },

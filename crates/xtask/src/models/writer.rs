@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use prost::Message as _;
 
-use crate::onnx::{StringStringEntryProto, ValueInfoProto};
 use crate::onnx::{self, AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto};
 use crate::onnx::{OperatorSetIdProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto};
+use crate::onnx::{StringStringEntryProto, ValueInfoProto};
 
 /// Whose idioms to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
