@@ -1,9 +1,47 @@
 //! Inputs from a seed, and the comparison of results.
 
 use super::file::Case;
+use attnc::ir::{DType, Graph, Op, SharedBytes};
 use attnc::plan::DimValues;
 use attnc::verify::{Tolerance, compare_all};
 use attnc::{HostTensor, Model, Tensors, random};
+
+/// Reads a case; weights that it only names get values.
+pub(crate) fn model(case: &Case) -> Result<Model, String> {
+    let mut model = Model::from_text(&case.name, &case.source()).map_err(|e| e.to_string())?;
+    supply_weights(&mut model.graph)?;
+    Ok(model)
+}
+
+/// Gives every weight without data numbers in [-0.5, 0.5): parts of one buffer, no two alike.
+fn supply_weights(graph: &mut Graph) -> Result<(), String> {
+    let missing = |graph: &Graph, id| match &graph.node(id).op {
+        Op::Constant(data) if data.bytes.is_none() => Some((id, data.dtype, data.len())),
+        _ => None,
+    };
+    let weights: Vec<_> = graph.values().filter_map(|id| missing(graph, id)).collect();
+    let Some(largest) = weights.iter().map(|(.., len)| *len).max() else {
+        return Ok(());
+    };
+    let mut state = 1u32;
+    // Numerical Recipes' generator is enough: the numbers only have to differ.
+    let numbers = (0..largest + weights.len()).flat_map(|_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        ((state >> 8) as f32 / (1u32 << 24) as f32 - 0.5).to_le_bytes()
+    });
+    let buffer = SharedBytes::from(numbers.collect::<Vec<u8>>());
+    for (n, (id, dtype, len)) in weights.into_iter().enumerate() {
+        if dtype != DType::F32 {
+            return Err(format!(
+                "a named weight of type {dtype}: cases get values for f32 ones only"
+            ));
+        }
+        if let Op::Constant(data) = &mut graph.node_mut(id).op {
+            data.bytes = buffer.slice(4 * n..4 * (n + len));
+        }
+    }
+    Ok(())
+}
 
 /// The lengths of one `// dims: B = 2, M = 17`.
 pub(crate) fn dims(text: &str) -> Result<DimValues, String> {

@@ -1,10 +1,10 @@
 //! `codegen`: the steps of the plan behind `----`, and every shader as a golden file.
 
-use crate::harness::bless;
 use crate::harness::file::Case;
 use crate::harness::runner::package;
+use crate::harness::{bless, numbers};
+use attnc::compile;
 use attnc::plan::{DeviceProfile, Plan};
-use attnc::{Model, compile};
 use libtest_mimic::Failed;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ pub(crate) fn check(case: &Case) -> Result<(), Failed> {
     let name = case.get("profile").unwrap_or("webgpu");
     let profile =
         DeviceProfile::by_name(name).ok_or_else(|| format!("no profile is called `{name}`"))?;
-    let model = Model::from_text(&case.name, &case.source()).map_err(|e| e.to_string())?;
+    let model = numbers::model(case)?;
     let make = || compile(&model.graph, &profile).map_err(|e| e.to_string());
     let (compiled, again) = (make()?, make()?);
     if compiled.plan != again.plan {

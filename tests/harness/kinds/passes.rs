@@ -12,12 +12,12 @@ use std::fmt::Write as _;
 
 /// One pass; `// after: a, b` runs those before it.
 pub(crate) fn one(case: &Case) -> Result<(), Failed> {
-    case.check(&["run", "after", "dims", "seed", "input", "not-run"], true)?;
+    case.check(&["run", "after", "dims", "seed", "input"], true)?;
     let folder = case.name.split('/').nth(1).unwrap_or_default();
     if case.get("run") != Some(&format!("pass {folder}")) {
         return Err(format!("the header must say `// run: pass {folder}`").into());
     }
-    let model = model(case)?;
+    let model = numbers::model(case)?;
     let mut graph = model.graph.clone();
     let before: Vec<_> = case.get("after").map_or(Vec::new(), |names| {
         names.split(',').map(str::trim).collect()
@@ -41,15 +41,7 @@ pub(crate) fn one(case: &Case) -> Result<(), Failed> {
 /// All passes.
 pub(crate) fn all(case: &Case) -> Result<(), Failed> {
     case.check(
-        &[
-            "run",
-            "stop-after",
-            "no-fuse",
-            "dims",
-            "seed",
-            "input",
-            "not-run",
-        ],
+        &["run", "stop-after", "no-fuse", "dims", "seed", "input"],
         true,
     )?;
     if case.get("run") != Some("pipeline") {
@@ -64,7 +56,7 @@ pub(crate) fn all(case: &Case) -> Result<(), Failed> {
         fuse_attention: case.get("no-fuse").is_none(),
         stop_after,
     };
-    let model = model(case)?;
+    let model = numbers::model(case)?;
     let optimised = attnc::optimise(&model.graph, &options).map_err(|e| e.to_string())?;
     same_results(case, &model, &optimised.graph)?;
     let attention = &optimised.attention;
@@ -76,10 +68,6 @@ pub(crate) fn all(case: &Case) -> Result<(), Failed> {
     );
     out.push_str(&shown(&optimised.remarks));
     bless::expect(case, &out)
-}
-
-fn model(case: &Case) -> Result<Model, Failed> {
-    Model::from_text(&case.name, &case.source()).map_err(|e| e.to_string().into())
 }
 
 fn pass(name: &str) -> Result<Box<dyn Pass>, String> {
@@ -111,12 +99,8 @@ fn shown(remarks: &[Remark]) -> String {
     })
 }
 
-/// The rewritten graph computes what the source computes, in f64 on random inputs. `// not-run: why` leaves
-/// that out, for graphs whose weights have no values.
+/// The rewritten graph computes what the source computes, in f64 on random inputs.
 fn same_results(case: &Case, model: &Model, graph: &Graph) -> Result<(), Failed> {
-    if case.get("not-run").is_some() {
-        return Ok(());
-    }
     let dims = match case.get("dims") {
         Some(text) => numbers::dims(text)?,
         None => numbers::some_dims(model),

@@ -40,7 +40,7 @@ fn adapter() -> &'static Result<(), String> {
 
 fn check(case: &Case, backend: &str) -> Result<(), Failed> {
     case.check(&["dims", "seed", "input", "tolerance", "attention"], false)?;
-    let model = Model::from_text(&case.name, &case.source()).map_err(|e| e.to_string())?;
+    let model = numbers::model(case)?;
     let options = SessionOptions {
         backend: backend.to_owned(),
         ..SessionOptions::default()

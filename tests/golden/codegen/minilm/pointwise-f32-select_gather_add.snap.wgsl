@@ -1,0 +1,84 @@
+// pointwise.f32.select_gather_add
+//
+// Linked by attnc; generated, do not edit.
+
+// ---- params (generated)
+
+// params: workgroups of 32
+
+alias out_elem = f32;
+
+const WORKGROUP_SIZE: u32 = 32u;
+
+// ---- kernels/pointwise.wgsl
+
+// One output element from its index: out[offset + i] = element(i)
+//
+// Each invocation owns every grid-th element. What an element is (arithmetic on any number of inputs,
+// a copy of a view, a gather, a concat, a pad) is the scalar expression printed into `mods`.
+//
+// Layout: out is contiguous.
+
+struct Shape {
+    count: u32, // elements of out
+    out_offset: u32,
+    dim_seq: u32,
+    dim_384_seq: u32,
+}
+
+@group(0) @binding(0) var<uniform> shape: Shape;
+@group(0) @binding(1) var<storage, read_write> out: array<out_elem>;
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn pointwise(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let invocations = groups.x * groups.y * groups.z * WORKGROUP_SIZE;
+    var i = linear_workgroup(group, groups) * WORKGROUP_SIZE + lane;
+    while i < shape.count {
+        out[shape.out_offset + i] = element(i);
+        if invocations >= shape.count - i {
+            break; // and i + invocations cannot wrap
+        }
+        i += invocations;
+    }
+}
+
+// ---- mods (generated)
+
+@group(1) @binding(0) var<storage, read> ids: array<i32>;
+@group(1) @binding(1) var<storage, read> x: array<f32>;
+@group(1) @binding(2) var<storage, read> ids2: array<i32>;
+@group(1) @binding(3) var<storage, read> x2: array<f32>;
+@group(1) @binding(4) var<storage, read> x3: array<f32>;
+
+// element: e0 = ids[d0, d1]; e1 = ids2[d0, d1]; x[select(e0 < 0, e0 + 30522, e0), d2] + x2[select(e1 < 0, e1
+//     + 2, e1), d2] + x3[d1, d2]
+fn element(i: u32) -> f32 {
+    let quotient0 = i / 384u;
+    let n0 = ids[quotient0];
+    let clamped0 = min(u32(select(n0, n0 + 30522i, n0 < 0i)), 30521u);
+    let remainder0 = i % 384u;
+    let n1 = ids2[quotient0];
+    let clamped1 = min(u32(select(n1, n1 + 2i, n1 < 0i)), 1u);
+    let quotient1 = i / shape.dim_384_seq;
+    let d1 = quotient0 - shape.dim_seq * quotient1;
+    let clamped2 = min(d1, 511u);
+    return x[384u * clamped0 + remainder0] + x2[384u * clamped1 + remainder0] + x3[384u * clamped2 + remainder0];
+}
+
+// ---- lib/indexing.wgsl
+
+// Index arithmetic shared by all kernels.
+
+// Position of a workgroup in the grid, x fastest. A grid may be folded over y and z in any way:
+// kernels use only this number, and workgroups beyond their work return.
+fn linear_workgroup(group: vec3<u32>, groups: vec3<u32>) -> u32 {
+    return group.x + groups.x * (group.y + groups.y * group.z);
+}
+
+fn div_ceil(x: u32, y: u32) -> u32 {
+    return (x + y - 1u) / y;
+}
