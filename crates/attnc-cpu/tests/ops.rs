@@ -27,7 +27,7 @@ fn strided(case: &mut Case, name: &str, shape: &[usize]) -> attnc_ir::ValueId {
     let len = case.shape(t)[last] / 2;
     let slice = Op::Slice {
         axis: last,
-        start: (2 * len - 1).into(),
+        start: (2 * len).saturating_sub(1).into(),
         len: len.into(),
         step: -2,
     };
