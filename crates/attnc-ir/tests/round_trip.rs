@@ -2,7 +2,7 @@
 
 mod support;
 
-use attnc_ir::{DType, Graph, Op, ValueId, text, verify};
+use attnc_ir::{DType, Graph, Op, ValueId, scalar, text, verify};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use support::Choices;
@@ -78,6 +78,10 @@ fn assert_same(a: &Graph, b: &Graph, written: &BTreeSet<String>) {
 
 fn check(numbers: Vec<u32>) -> Graph {
     let graph = support::graph(&mut Choices::new(numbers));
+    for value in graph.values() {
+        let made = scalar::of_node(&graph, value).is_some();
+        assert_eq!(scalar::has_form(&graph, value), made);
+    }
     let source = text::print(&graph);
     if let Err(found) = verify(&graph) {
         panic!("{source}\n{found}");

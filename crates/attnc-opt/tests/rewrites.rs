@@ -356,6 +356,43 @@ fn gelu_layer_norm_and_residual_ride_on_the_matmul() {
 }
 
 #[test]
+fn softmax_written_out_is_softmax() {
+    for probabilities in [
+        "%m = reduce_max %s, axes = [3], keep_dims = true\n  %d = sub %s, %m\n  %e = exp %d\n  \
+         %z = reduce_sum %e, axes = [3], keep_dims = true\n  %p = div %e, %z",
+        "%e = exp %s\n  %z = reduce_sum %e, axes = [3], keep_dims = true\n  %r = reciprocal %z\n  %p = mul %r, %e",
+        "%m = reduce_max %s, axes = [3], keep_dims = true\n  %d = sub %s, %m\n  %e = exp %d\n  \
+         %z = reduce_sum %e, axes = [3], keep_dims = true\n  %l = log %z\n  %lse = add %m, %l\n  \
+         %ls = sub %s, %lse\n  %p = exp %ls",
+        "%m = reduce_max %s, axes = [3], keep_dims = true\n  %d = sub %s, %m\n  %p = softmax %d, axis = 3",
+    ] {
+        fuses(&format!(
+            "graph @g({HEAD}) {{
+  %kt = transpose %k, perm = [0, 1, 3, 2]
+  %s = matmul %q, %kt
+  {probabilities}
+  %o = matmul %p, %v
+  return %o
+}}"
+        ));
+    }
+    // A guard in the sum makes it something else.
+    let result = check(&format!(
+        "graph @g({HEAD}) {{
+  %kt = transpose %k, perm = [0, 1, 3, 2]
+  %s = matmul %q, %kt
+  %e = exp %s
+  %z = reduce_sum %e, axes = [3], keep_dims = true
+  %g = add %z, 0.5
+  %p = div %e, %g
+  %o = matmul %p, %v
+  return %o
+}}"
+    ));
+    assert_eq!(result.attention.fused, 0);
+}
+
+#[test]
 fn embeddings_are_one_map() {
     let result = check(
         "graph @g(%ids: i32[B, S], %table: f32[2, 8], %positions: f32[64, 8]) {
@@ -463,7 +500,7 @@ fn tables_that_are_formulas_become_them() {
         .collect();
     assert_eq!(
         formula(TensorData::f32(vec![7, 9], &bias)).unwrap(),
-        "t0[d1 - d0 + 6]"
+        "t0[-d0 + d1 + 6]"
     );
     // A batch of equal triangles, and pairs of indices as the last axis.
     let batch: Vec<bool> = [band(3, 3, |r, c| c <= r), band(3, 3, |r, c| c <= r)].concat();

@@ -40,6 +40,37 @@ pub(super) struct Dispatch {
     pub(super) flops: Dim,
 }
 
+/// What the text of a kernel is linked from. Equal parts make equal texts, so the layers of a model, which
+/// share their kernels, cost one linking.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Parts {
+    kernel: &'static str,
+    key: String,
+    params: String,
+    micro: Option<String>,
+    combine: Option<&'static str>,
+    mod_files: Vec<&'static str>,
+    mods: String,
+    /// Name and sign of the words that `mods` adds to `Shape`.
+    fields: Vec<(String, bool)>,
+}
+
+impl Dispatch {
+    fn parts(&self) -> Parts {
+        let fields = self.mods.fields.iter();
+        Parts {
+            kernel: self.kernel,
+            key: self.key.clone(),
+            params: self.params.clone(),
+            micro: self.micro.clone(),
+            combine: self.combine,
+            mod_files: self.mod_files.clone(),
+            mods: self.mods.text.clone(),
+            fields: fields.map(|f| (f.name.clone(), f.signed)).collect(),
+        }
+    }
+}
+
 /// A kernel of the plan and the bindings that its text really uses.
 #[derive(Clone)]
 pub(super) struct Known {
@@ -94,10 +125,11 @@ impl Lowerer<'_> {
     }
 
     fn kernel(&mut self, dispatch: &Dispatch) -> Result<Known, Diagnostic> {
-        let linked = link(dispatch)?;
-        if let Some(known) = self.kernels.get(&linked.source) {
+        let parts = dispatch.parts();
+        if let Some(known) = self.kernels.get(&parts) {
             return Ok(known.clone());
         }
+        let linked = link(dispatch)?;
         let report = validate(&linked).map_err(|error| {
             Diagnostic::error(
                 "invalid-kernel",
@@ -119,7 +151,7 @@ impl Lowerer<'_> {
         let bindings = artifact.bindings.clone();
         let id = self.plan.add_kernel(artifact);
         let known = Known { id, bindings };
-        self.kernels.insert(linked.source, known.clone());
+        self.kernels.insert(parts, known.clone());
         Ok(known)
     }
 

@@ -122,8 +122,8 @@ struct Lowerer<'g> {
     buffers: HashMap<ValueId, BufferId>,
     /// Values whose buffer is that of an output, with the output's number.
     output_of: HashMap<ValueId, usize>,
-    /// Kernels by their text.
-    kernels: HashMap<String, kernel::Known>,
+    /// Kernels by what their text is linked from.
+    kernels: HashMap<kernel::Parts, kernel::Known>,
     /// How many kernels have a key.
     keys: HashMap<String, usize>,
     problems: Vec<Diagnostic>,

@@ -168,9 +168,7 @@ impl Dim {
                 })
                 .collect();
             let number = gcd(c.unsigned_abs(), coeff.unsigned_abs());
-            let factor = Self {
-                terms: [(shared, i64::try_from(number).ok()?)].into(),
-            };
+            let factor = Self::term(shared, i64::try_from(number).ok()?);
             if factor.is(1) || factor == *divisor {
                 return None;
             }
@@ -196,10 +194,7 @@ impl Dim {
     fn split_multiple(&self, divisor: &Self) -> (Self, Self) {
         let (mut whole, mut rest) = (Self::zero(), Self::zero());
         for (mono, coeff) in &self.terms {
-            let term = Self {
-                terms: [(mono.clone(), *coeff)].into(),
-            };
-            if let Some(q) = term.exact_div(divisor) {
+            if let Some(q) = Self::term(mono.clone(), *coeff).exact_div(divisor) {
                 whole = whole + q;
                 continue;
             }
@@ -207,10 +202,7 @@ impl Dim {
             match divisor.as_const() {
                 Some(d) if d > 0 && coeff.unsigned_abs() >= d.unsigned_abs() => {
                     let q = floor_div_i64(*coeff, d);
-                    whole = whole
-                        + Self {
-                            terms: [(mono.clone(), q)].into(),
-                        };
+                    whole = whole + Self::term(mono.clone(), q);
                     rest.add_term(mono.clone(), coeff.rem_euclid(d));
                 }
                 _ => rest.add_term(mono.clone(), *coeff),
@@ -268,7 +260,10 @@ impl Dim {
 
 impl Atom {
     fn has_index(&self) -> bool {
-        let in_dim = |d: &Dim| d.terms.keys().flatten().any(|(atom, _)| atom.has_index());
+        let in_dim = |d: &Dim| {
+            let mut atoms = d.terms.iter().flat_map(|(mono, _)| mono);
+            atoms.any(|(atom, _)| atom.has_index())
+        };
         match self {
             Self::Sym(_) => false,
             Self::Index(_) => true,

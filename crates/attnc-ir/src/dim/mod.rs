@@ -14,7 +14,8 @@
 //! assert_eq!("P + S".parse::<Dim>().unwrap().to_string(), "P + S");
 //! ```
 //!
-//! Invariant: no zero coefficients, factors of a monomial sorted, so equal polynomials are equal values.
+//! Invariant: terms sorted by monomial, each once, no zero coefficients, factors of a monomial sorted, so
+//! equal polynomials are equal values.
 //! Arithmetic saturates at the ends of `i64`; sizes are refused long before that.
 
 mod bounds;
@@ -22,7 +23,7 @@ mod parse;
 
 pub use bounds::Extents;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::{Add, Mul, Neg, Sub};
 use std::sync::Arc;
@@ -48,7 +49,8 @@ type Monomial = Vec<(Atom, u32)>;
 /// A polynomial over [`Atom`]s with integer coefficients.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dim {
-    terms: BTreeMap<Monomial, i64>,
+    /// Nearly always one to four, so a sorted list beats a tree.
+    terms: Vec<(Monomial, i64)>,
 }
 
 /// Why a [`Dim`] has no value.
@@ -94,8 +96,21 @@ impl Dim {
     }
 
     fn atom(atom: Atom) -> Self {
+        Self::term(vec![(atom, 1)], 1)
+    }
+
+    /// One term; the coefficient is not 0.
+    fn term(mono: Monomial, coeff: i64) -> Self {
         Self {
-            terms: BTreeMap::from([(vec![(atom, 1)], 1)]),
+            terms: vec![(mono, coeff)],
+        }
+    }
+
+    /// The coefficient of the constant term, which is the first of the terms.
+    fn constant(&self) -> Option<i64> {
+        match self.terms.first() {
+            Some((mono, coeff)) if mono.is_empty() => Some(*coeff),
+            _ => None,
         }
     }
 
@@ -104,7 +119,7 @@ impl Dim {
     pub fn as_const(&self) -> Option<i64> {
         match self.terms.len() {
             0 => Some(0),
-            1 => self.terms.get(&Vec::new()).copied(),
+            1 => self.constant(),
             _ => None,
         }
     }
@@ -136,8 +151,8 @@ impl Dim {
     /// The atom, if this is one atom and nothing else.
     #[must_use]
     pub fn as_atom(&self) -> Option<&Atom> {
-        match self.terms.iter().next() {
-            Some((mono, 1)) if self.terms.len() == 1 => match mono.as_slice() {
+        match self.terms.as_slice() {
+            [(mono, 1)] => match mono.as_slice() {
                 [(atom, 1)] => Some(atom),
                 _ => None,
             },
@@ -175,7 +190,7 @@ impl Dim {
     }
 
     fn visit_atoms(&self, f: &mut dyn FnMut(&Atom)) {
-        for (atom, _) in self.terms.keys().flatten() {
+        for (atom, _) in self.terms.iter().flat_map(|(mono, _)| mono) {
             f(atom);
             match atom {
                 Atom::FloorDiv(a, b) | Atom::Max(a, b) | Atom::Min(a, b) => {
@@ -192,23 +207,43 @@ impl Dim {
     /// Exact polynomial division by the leading monomial, as in any textbook.
     #[must_use]
     pub fn exact_div(&self, divisor: &Self) -> Option<Self> {
-        let (lead, lead_coeff) = divisor.terms.iter().next_back()?;
+        let (lead, lead_coeff) = divisor.leading()?;
+        if divisor.terms.len() == 1 {
+            let mut quotient = Self::zero();
+            for (mono, coeff) in &self.terms {
+                if coeff.checked_rem(*lead_coeff)? != 0 {
+                    return None;
+                }
+                quotient.add_term(div_monomial(mono, lead)?, coeff / lead_coeff);
+            }
+            return Some(quotient);
+        }
         let (mut rest, mut quotient) = (self.clone(), Self::zero());
         // Each round removes the leading term of `rest`; the bound only guards against a bug.
         for _ in 0..=64 {
-            let Some((mono, coeff)) = rest.terms.iter().next_back() else {
+            let Some((mono, coeff)) = rest.leading() else {
                 return Some(quotient);
             };
             if coeff.checked_rem(*lead_coeff)? != 0 {
                 return None;
             }
-            let term = Self {
-                terms: BTreeMap::from([(div_monomial(mono, lead)?, coeff / lead_coeff)]),
-            };
+            let term = Self::term(div_monomial(mono, lead)?, coeff / lead_coeff);
             rest = rest - term.clone() * divisor.clone();
             quotient = quotient + term;
         }
         None
+    }
+
+    /// The leading term in the lexicographic order of powers, which multiplying keeps; the order of the
+    /// terms is another.
+    fn leading(&self) -> Option<&(Monomial, i64)> {
+        self.terms.iter().max_by(|(a, _), (b, _)| {
+            let differ = a.iter().zip(b).find(|(x, y)| x != y);
+            match differ {
+                Some(((x, p), (y, q))) => y.cmp(x).then(p.cmp(q)),
+                None => a.len().cmp(&b.len()),
+            }
+        })
     }
 
     /// Replaces atoms: `f` gives the polynomial for a symbol or an index variable, or `None` to keep it.
@@ -304,16 +339,17 @@ impl Dim {
     }
 
     fn add_term(&mut self, mono: Monomial, coeff: i64) {
-        let entry = self.terms.entry(mono);
-        if let std::collections::btree_map::Entry::Occupied(mut slot) = entry {
-            let sum = slot.get().saturating_add(coeff);
-            if sum == 0 {
-                slot.remove();
-            } else {
-                *slot.get_mut() = sum;
+        match self.terms.binary_search_by(|(m, _)| m.cmp(&mono)) {
+            Ok(at) => {
+                let sum = self.terms[at].1.saturating_add(coeff);
+                if sum == 0 {
+                    self.terms.remove(at);
+                } else {
+                    self.terms[at].1 = sum;
+                }
             }
-        } else if coeff != 0 {
-            entry.or_insert(coeff);
+            Err(at) if coeff != 0 => self.terms.insert(at, (mono, coeff)),
+            Err(_) => {}
         }
     }
 }
@@ -329,21 +365,32 @@ pub fn floor_div_i64(a: i64, b: i64) -> i64 {
     }
 }
 
+fn position(mono: &[(Atom, u32)], atom: &Atom) -> Result<usize, usize> {
+    mono.binary_search_by(|(a, _)| a.cmp(atom))
+}
+
 fn div_monomial(mono: &Monomial, by: &Monomial) -> Option<Monomial> {
-    let mut left: BTreeMap<Atom, u32> = mono.iter().cloned().collect();
-    for (atom, power) in by {
-        let have = left.get_mut(atom)?;
-        *have = have.checked_sub(*power)?;
+    let divides =
+        |(atom, power): &(Atom, u32)| position(mono, atom).is_ok_and(|at| mono[at].1 >= *power);
+    if !by.iter().all(divides) {
+        return None;
     }
-    Some(left.into_iter().filter(|(_, p)| *p > 0).collect())
+    let left = mono.iter().filter_map(|(atom, power)| {
+        let taken = position(by, atom).map_or(0, |at| by[at].1);
+        (*power > taken).then(|| (atom.clone(), power - taken))
+    });
+    Some(left.collect())
 }
 
 fn mul_monomial(a: &Monomial, b: &Monomial) -> Monomial {
-    let mut powers: BTreeMap<Atom, u32> = a.iter().cloned().collect();
+    let mut out = a.clone();
     for (atom, power) in b {
-        *powers.entry(atom.clone()).or_insert(0) += power;
+        match position(&out, atom) {
+            Ok(at) => out[at].1 += power,
+            Err(at) => out.insert(at, (atom.clone(), *power)),
+        }
     }
-    powers.into_iter().collect()
+    out
 }
 
 impl From<i64> for Dim {
@@ -375,6 +422,9 @@ impl From<&str> for Dim {
 impl Add for Dim {
     type Output = Self;
     fn add(mut self, rhs: Self) -> Self {
+        if self.terms.is_empty() {
+            return rhs;
+        }
         for (mono, coeff) in rhs.terms {
             self.add_term(mono, coeff);
         }
@@ -385,7 +435,7 @@ impl Add for Dim {
 impl Neg for Dim {
     type Output = Self;
     fn neg(mut self) -> Self {
-        for coeff in self.terms.values_mut() {
+        for (_, coeff) in &mut self.terms {
             *coeff = coeff.saturating_neg();
         }
         self
@@ -402,6 +452,12 @@ impl Sub for Dim {
 impl Mul for Dim {
     type Output = Self;
     fn mul(self, rhs: Self) -> Self {
+        if self.is(1) {
+            return rhs;
+        }
+        if rhs.is(1) {
+            return self;
+        }
         let mut out = Self::zero();
         for (ma, ca) in &self.terms {
             for (mb, cb) in &rhs.terms {
@@ -451,7 +507,7 @@ impl Dim {
     }
 
     fn write(&self, f: &mut dyn fmt::Write, index: &dyn Fn(u32) -> String) -> fmt::Result {
-        let constant = self.terms.get(&Vec::new()).copied();
+        let constant = self.constant();
         let terms: Vec<_> = self.terms.iter().filter(|(m, _)| !m.is_empty()).collect();
         if terms.is_empty() {
             return write!(f, "{}", constant.unwrap_or(0));

@@ -30,7 +30,7 @@ mod of_node;
 pub mod print;
 
 pub use builder::{LoadFn, ScalarBuilder};
-pub use of_node::{load_indices, of_node};
+pub use of_node::{has_form, load_indices, of_node};
 
 use crate::{BinaryOp, CompareOp, DType, Dim, UnaryOp};
 

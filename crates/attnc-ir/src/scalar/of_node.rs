@@ -27,6 +27,25 @@ pub fn of_node(graph: &Graph, value: ValueId) -> Option<ScalarExpr> {
     Some(form.e.finish(root))
 }
 
+/// Whether [`of_node`] gives a form, without making it.
+#[must_use]
+pub fn has_form(graph: &Graph, value: ValueId) -> bool {
+    let node = graph.node(value);
+    if node.epilogue.is_some() {
+        return false;
+    }
+    match &node.op {
+        Op::Iota { .. } | Op::Length(_) | Op::Map { .. } => true,
+        Op::Concat { .. } | Op::Pad { .. } | Op::Gather { .. } | Op::GatherElements { .. } => true,
+        Op::GatherNd { .. } => {
+            let indices = &graph.ty(node.operands()[1]).shape;
+            indices.last().is_some_and(|d| d.as_const().is_some())
+        }
+        Op::Constant(data) => data.splat_f64().is_some(),
+        op => op.is_view() || op.is_pointwise(),
+    }
+}
+
 /// For a view: the index into its operand as polynomials over `d0, d1, …` of the result.
 #[must_use]
 pub fn load_indices(op: &Op, from: &[Dim], to: &[Dim]) -> Option<Vec<Dim>> {

@@ -14,7 +14,7 @@
 
 use crate::extract::{Extractor, Step};
 use crate::{Change, Pass, RemarkKind, Trace, source_name};
-use attnc_ir::scalar::{ScalarBuilder, of_node};
+use attnc_ir::scalar::{ScalarBuilder, has_form};
 use attnc_ir::{Diagnostics, Extents, Graph, Op, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +53,7 @@ impl Pass for FusePointwise {
 /// Whether a value is computed elementwise, so that it could be part of a `map`.
 fn is_elementwise(graph: &Graph, value: ValueId) -> bool {
     let node = graph.node(value);
-    !node.op.is_view() && !matches!(node.op, Op::Constant(_)) && of_node(graph, value).is_some()
+    !node.op.is_view() && !matches!(node.op, Op::Constant(_)) && has_form(graph, value)
 }
 
 /// Index arithmetic and literals: computed anew wherever they are read.
