@@ -1,7 +1,8 @@
 // Softmax over one axis: out[row, i] = epilogue(exp(x[row, i] - max) / sum)
 //
 // One invocation owns one row and walks it three times: maximum, sum, result. The literal meaning is
-// kept for rows with infinities, which an online sum would lose to inf - inf.
+// kept for rows with infinities, which an online sum would lose to inf - inf; but a row of nothing but
+// -inf has no key and gives zeros, where the literal meaning is NaN.
 //
 // Milakov and Gimelshein 2018, arXiv:1805.02867, Algorithm 2 (safe softmax).
 //
@@ -9,6 +10,7 @@
 
 import package::params::{WORKGROUP_SIZE, out_elem};
 import package::mods::{load_element, epilogue};
+import package::lib::online_softmax::{NEG_INF_BITS};
 import package::lib::indexing::{linear_workgroup};
 
 struct Shape {
@@ -39,6 +41,7 @@ fn softmax_rows(
     for (var i = 1u; i < shape.len; i++) {
         m = max(m, load_element(row, i));
     }
+    let no_key = bitcast<u32>(m) == NEG_INF_BITS;
     var l = 0.0;
     for (var i = 0u; i < shape.len; i++) {
         l += exp(load_element(row, i) - m);
@@ -46,7 +49,7 @@ fn softmax_rows(
 
     var at = shape.out_offset + (row / shape.inner) * shape.out_outer_stride + (row % shape.inner) * shape.out_inner_stride;
     for (var i = 0u; i < shape.len; i++) {
-        out[at] = epilogue(exp(load_element(row, i) - m) / l, row, i);
+        out[at] = epilogue(select(exp(load_element(row, i) - m) / l, 0.0, no_key), row, i);
         at += shape.out_axis_stride;
     }
 }
