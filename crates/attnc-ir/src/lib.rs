@@ -1,6 +1,7 @@
 //! The graph IR of attnc: a typed dataflow graph with symbolic lengths, and the scalar expressions that say
 //! how an element is computed from its index.
 //!
+//! * [`Builder`]: graphs written in Rust.
 //! * [`Graph`], [`Node`], [`Op`]: single-assignment values; each node has one result.
 //! * [`TensorType`], [`DType`], [`Dim`]: types; lengths are polynomials over run-time symbols.
 //! * [`scalar`]: pointwise kernels, epilogues, `score_mod` and `mask_mod` are one type.
@@ -16,6 +17,7 @@ pub mod scalar;
 pub mod text;
 pub mod verify;
 
+mod builder;
 mod diagnostic;
 mod dtype;
 mod graph;
@@ -23,6 +25,7 @@ mod op;
 mod render;
 mod tensor;
 
+pub use builder::{Builder, Value};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use dim::{Atom, Dim, DimError, Extents};
 pub use dtype::DType;
