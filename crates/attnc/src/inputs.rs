@@ -351,17 +351,17 @@ mod tests {
   return %y
 }";
         let model = crate::Model::from_text("m", text).unwrap();
-        let bind = |ids: &[i64]| {
+        let check = |ids: &[i64]| {
             let ids = HostTensor::new(vec![ids.len()], ids).unwrap();
             let given = Tensors::from([("ids".to_owned(), ids)]);
-            super::bind(&model.inputs, &model.rules, &given, &DimValues::default())
+            bind(&model.inputs, &model.rules, &given, &DimValues::default())
         };
-        assert!(bind(&[0, 6, -7]).is_ok());
+        assert!(check(&[0, 6, -7]).is_ok());
         assert_eq!(
-            bind(&[0, 7]).unwrap_err().0[0].to_string(),
+            check(&[0, 7]).unwrap_err().0[0].to_string(),
             "input `ids`: element [1] is 7, but `y` looks up one of 7 rows"
         );
-        assert!(bind(&[-8]).is_err());
+        assert!(check(&[-8]).is_err());
     }
 
     #[test]

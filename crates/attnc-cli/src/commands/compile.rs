@@ -19,10 +19,6 @@ pub(crate) struct Options {
     profiles: Vec<String>,
     /// The shader languages to write
     #[arg(long, value_enum, value_delimiter = ',', default_value = "wgsl")]
-    #[expect(
-        dead_code,
-        reason = "WGSL is what plans hold, so that it is always written"
-    )]
     emit: Vec<Language>,
     /// Compile without attention fusion
     #[arg(long)]

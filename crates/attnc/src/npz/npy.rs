@@ -77,7 +77,7 @@ fn read_header(from: &mut impl Read) -> Result<(Header, usize), FileProblem> {
         2 | 3 => 12 + long,
         _ => return Err(wrong("its version is not 1, 2 or 3")),
     };
-    if len < PREFIX || len > MAX_HEADER {
+    if !(PREFIX..=MAX_HEADER).contains(&len) {
         return Err(wrong("its header has an impossible length"));
     }
     from.take((len - PREFIX) as u64).read_to_end(&mut bytes)?;
