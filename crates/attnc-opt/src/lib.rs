@@ -53,7 +53,8 @@ pub struct Declined {
 /// The count that users ask for first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AttentionReport {
-    /// Softmaxes over keys between two contractions, and attention ops, in the graph as imported.
+    /// Softmaxes over keys between two contractions, and attention ops, in the graph as imported; a softmax
+    /// written out in primitive ops is one.
     pub found: usize,
     /// Attention nodes in the result.
     pub fused: usize,
@@ -79,9 +80,15 @@ pub struct Optimised {
 /// # Errors
 /// Where the graph is not valid, or a pass broke it: the pass is named.
 pub fn optimise(graph: Graph, options: &Options) -> Result<Optimised, OptError> {
-    let mut session = Session::new(options.stop_after);
-    let found = find_attention(&graph).len();
+    let mut found = find_attention(&graph).len();
+    // A softmax that the source writes out in primitive ops counts as well, once it has its name.
+    let mut count = |pass: &'static str, graph: &Graph, _: Change| {
+        if pass == "recognise-softmax" {
+            found = found.max(find_attention(graph).len());
+        }
+    };
     let mut graph = graph;
+    let mut session = Session::new(options.stop_after).observe(&mut count);
     session.run(&mut graph, &pipeline(options))?;
     let (remarks, rewrites) = session.into_parts();
     let attention = report(&graph, found, &remarks, options);

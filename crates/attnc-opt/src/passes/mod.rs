@@ -8,8 +8,10 @@ mod fuse_attention;
 mod fuse_epilogues;
 mod fuse_pointwise;
 mod lower_conv;
+mod matching;
 mod recognise_activations;
 mod recognise_norms;
+mod recognise_softmax;
 mod sink_indices;
 
 pub use canonicalise::Canonicalise;
@@ -22,4 +24,5 @@ pub use fuse_pointwise::FusePointwise;
 pub use lower_conv::LowerConv;
 pub use recognise_activations::RecogniseActivations;
 pub use recognise_norms::RecogniseNorms;
+pub use recognise_softmax::RecogniseSoftmax;
 pub use sink_indices::SinkIndices;

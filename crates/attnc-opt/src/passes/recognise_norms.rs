@@ -11,10 +11,10 @@
 //!
 //! On exit no written-out norm over trailing axes remains that matches; what does not match stays right.
 
+use super::matching::{kept_reduction, pair, unary_of};
 use crate::{Change, Pass, RemarkKind, Trace};
 use attnc_ir::{
-    BinaryOp, DType, Diagnostics, Dim, Graph, Op, ReduceOp, TensorData, TensorType, UnaryOp,
-    ValueId,
+    BinaryOp, DType, Diagnostics, Graph, Op, ReduceOp, TensorData, TensorType, UnaryOp, ValueId,
 };
 
 /// See the module.
@@ -134,15 +134,6 @@ fn match_norm(graph: &Graph, value: ValueId) -> Option<Norm> {
     }
 }
 
-fn pair(graph: &Graph, value: ValueId) -> [ValueId; 2] {
-    let o = graph.node(value).operands();
-    [o[0], o[1]]
-}
-
-fn unary_of(graph: &Graph, value: ValueId, op: UnaryOp) -> Option<ValueId> {
-    (graph.node(value).op == Op::Unary(op)).then(|| graph.node(value).operands()[0])
-}
-
 /// `v` where the value is `1 / sqrt(v)`.
 fn inverse_root(graph: &Graph, value: ValueId) -> Option<ValueId> {
     if let Some(v) = unary_of(graph, value, UnaryOp::Rsqrt) {
@@ -177,35 +168,8 @@ fn add_splat(graph: &Graph, value: ValueId) -> Option<(ValueId, f64)> {
         .or_else(|| splat(graph, a).map(|eps| (b, eps)))
 }
 
-/// The operand and first axis of a mean over trailing axes that are kept with length 1, also where the
-/// keeping is a reshape.
 fn trailing_mean(graph: &Graph, value: ValueId) -> Option<(ValueId, usize)> {
-    let mean = if matches!(graph.node(value).op, Op::Reshape(_)) {
-        graph.node(value).operands()[0]
-    } else {
-        value
-    };
-    let Op::Reduce {
-        op: ReduceOp::Mean,
-        axes,
-        ..
-    } = &graph.node(mean).op
-    else {
-        return None;
-    };
-    let x = graph.node(mean).operands()[0];
-    let rank = graph.ty(x).rank();
-    let first = rank - axes.len();
-    let kept: Vec<Dim> = (0..rank)
-        .map(|n| {
-            if n < first {
-                graph.ty(x).shape[n].clone()
-            } else {
-                Dim::one()
-            }
-        })
-        .collect();
-    (axes.iter().copied().eq(first..rank) && graph.ty(value).shape == kept).then_some((x, first))
+    kept_reduction(graph, value, ReduceOp::Mean)
 }
 
 fn is_square_of(graph: &Graph, square: ValueId, d: ValueId) -> bool {
