@@ -57,7 +57,7 @@ pub(crate) fn expect_golden(
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings.bind(|| {
-        insta::assert_binary_snapshot!(&format!("{stem}.wgsl"), actual.as_bytes().to_vec())
+        insta::assert_binary_snapshot!(&format!("{stem}.wgsl"), actual.as_bytes().to_vec());
     });
     Ok(())
 }

@@ -125,3 +125,48 @@ fn directive(line: &str) -> Option<(String, String)> {
     let is_key = !key.is_empty() && key.chars().all(|c| c.is_ascii_lowercase() || c == '-');
     is_key.then(|| (key.to_owned(), value.trim().to_owned()))
 }
+
+/// The harness refuses what would otherwise be a test that tests nothing.
+pub(crate) fn refuses_what_nobody_reads(_: &[Case]) -> Result<(), String> {
+    let read = |text: &str| Case::from_text(PathBuf::new(), "x".to_owned(), text);
+    let case = read("// Prose: with a colon.\n// dims: B = 2\n// dims: B = 3\ngraph\n----\nout\n")?;
+    let runs: Vec<_> = case.all("dims").collect();
+    let checks = [
+        ("prose is no header", case.get("Prose").is_none()),
+        ("headers are read in order", runs == ["B = 2", "B = 3"]),
+        (
+            "source and expectation are told apart",
+            case.body == "graph\n" && case.expected.as_deref() == Some("out\n"),
+        ),
+        (
+            "a known header is accepted",
+            case.check(&["dims"], true).is_ok(),
+        ),
+        (
+            "an unknown header is refused",
+            case.check(&["seed"], true).is_err(),
+        ),
+        (
+            "a stray expectation is refused",
+            case.check(&["dims"], false).is_err(),
+        ),
+        (
+            "two expectations are refused",
+            read("a\n----\nb\n----\nc\n").is_err(),
+        ),
+        (
+            "blessing changes the expectation only",
+            case.with_expected("new\n") == format!("{}----\nnew\n", case.source()),
+        ),
+    ];
+    let wrong: Vec<_> = checks
+        .iter()
+        .filter(|(_, good)| !good)
+        .map(|(what, _)| *what)
+        .collect();
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("not so: {}", wrong.join("; ")))
+    }
+}

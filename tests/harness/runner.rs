@@ -1,6 +1,6 @@
 //! From the files to the list of tests.
 
-use super::file::Case;
+use super::file::{self, Case};
 use super::kinds::{codegen, ir, passes, run};
 use libtest_mimic::{Failed, Trial};
 use std::path::{Path, PathBuf};
@@ -84,7 +84,11 @@ fn trials_of(case: Case) -> Vec<Trial> {
 
 fn overall(cases: Vec<Case>) -> Vec<Trial> {
     type Check = fn(&[Case]) -> Result<(), String>;
-    let checks: [(&'static str, Check); 3] = [
+    let checks: [(&'static str, Check); 4] = [
+        (
+            "harness refuses what nobody reads",
+            file::refuses_what_nobody_reads,
+        ),
         (
             "ir/err covers every code of the parser",
             ir::every_code_has_a_case,
