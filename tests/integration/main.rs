@@ -1,0 +1,24 @@
+//! Whole models, and properties over random inputs: everything from the file to the result.
+//!
+//! | trials | what they hold |
+//! | --- | --- |
+//! | `models/…` | real architectures: all attention fused, results within tolerance of the f64 oracle on both backends, nothing compiled for a second length, no N×N buffer, the same bytes twice |
+//! | `properties/…` | GPU = CPU = f64 oracle over ragged lengths, masks of every kind, garbage where no result may come from |
+//!
+//! What is missing on a machine makes its trials *ignored*, with the reason. `ATTNC_REQUIRE_GPU=1` makes
+//! a missing adapter a failure, `ATTNC_REQUIRE_FETCH=1` a missing fetched model.
+#![allow(
+    clippy::print_stderr,
+    reason = "measured figures are worth reading in the log of a run"
+)]
+
+mod models;
+mod properties;
+mod support;
+
+fn main() {
+    let arguments = libtest_mimic::Arguments::from_args();
+    let mut trials = models::trials();
+    trials.extend(properties::trials());
+    libtest_mimic::run(&arguments, trials).exit();
+}

@@ -1,0 +1,155 @@
+//! Attention: head dims, ragged lengths, every kind of mask, grouped heads.
+//!
+//! Queries and keys have lengths of their own, both from 1 to beyond twice a workgroup's rows.
+
+use super::families::{ADDED, ALL, BOOLEAN, CAUSAL, Heads, added, attention, filled};
+use super::{Family, Fill, Lengths};
+
+/// f32 against f64: scores of a few units, sums of some hundred terms.
+const RTOL: f64 = 2e-5;
+
+fn family(name: &'static str, text: String, fills: &[(&'static str, Fill)]) -> Family {
+    Family {
+        name,
+        text,
+        lengths: vec![
+            ("B", Lengths::To(3)),
+            ("M", Lengths::Edges),
+            ("N", Lengths::SmallEdges),
+        ],
+        fills: fills.to_vec(),
+        fused: 1,
+        rtol: RTOL,
+        cases: 32,
+    }
+}
+
+pub(super) fn families() -> Vec<Family> {
+    let mut all = shapes();
+    all.extend(masks());
+    all.extend(fills());
+    all
+}
+
+/// Head dims that vectors divide and that they do not, scales, groups.
+fn shapes() -> Vec<Family> {
+    let wide = Heads {
+        value_dim: 12,
+        scale: 0.7,
+        ..Heads::of(20)
+    };
+    let grouped = Heads {
+        queries: 6,
+        keys: 2,
+        ..Heads::of(16)
+    };
+    let one_key_head = Heads {
+        queries: 4,
+        keys: 1,
+        ..Heads::of(8)
+    };
+    let negative = Heads {
+        scale: -0.9,
+        ..Heads::of(8)
+    };
+    let long_keys = Family {
+        lengths: vec![
+            ("B", Lengths::To(2)),
+            ("M", Lengths::SmallEdges),
+            ("N", Lengths::Edges),
+        ],
+        ..family(
+            "attention long keys",
+            attention(Heads::of(8), "", CAUSAL),
+            &[],
+        )
+    };
+    vec![
+        family("attention of dim 8", attention(Heads::of(8), "", ALL), &[]),
+        family(
+            "attention of dim 15",
+            attention(Heads::of(15), "", CAUSAL),
+            &[],
+        ),
+        family(
+            "attention of dim 32",
+            attention(Heads::of(32), "", CAUSAL),
+            &[],
+        ),
+        family(
+            "attention of dim 64",
+            attention(Heads::of(64), "", ALL),
+            &[],
+        ),
+        family(
+            "attention of dim 80",
+            attention(Heads::of(80), "", CAUSAL),
+            &[],
+        ),
+        family("attention of two dims", attention(wide, "", ALL), &[]),
+        family("attention grouped", attention(grouped, "", CAUSAL), &[]),
+        family(
+            "attention one key head",
+            attention(one_key_head, "", ALL),
+            &[],
+        ),
+        family(
+            "attention negative scale",
+            attention(negative, "", ALL),
+            &[],
+        ),
+        long_keys,
+    ]
+}
+
+/// Masks of every rank, each broadcast its own way.
+fn masks() -> Vec<Family> {
+    let dead = |fill| vec![("mask", fill)];
+    let mask = |name, ty: &str, masked: &str, fill| {
+        let extra = format!("%mask: {ty}");
+        family(name, attention(Heads::of(8), &extra, masked), &dead(fill))
+    };
+    let boolean = Fill::MaskWithDeadRows;
+    let minus_infinity = Fill::Additive(f64::NEG_INFINITY);
+    vec![
+        mask("mask [N]", "bool[N]", BOOLEAN, boolean),
+        mask("mask [M, 1]", "bool[M, 1]", BOOLEAN, boolean),
+        mask("mask [M, N]", "bool[M, N]", BOOLEAN, boolean),
+        mask("mask [H, M, N]", "bool[2, M, N]", BOOLEAN, boolean),
+        mask("mask [B, 1, 1, N]", "bool[B, 1, 1, N]", BOOLEAN, boolean),
+        mask("mask [B, H, M, N]", "bool[B, 2, M, N]", BOOLEAN, boolean),
+        mask("mask []", "bool[]", BOOLEAN, Fill::Mask),
+        mask("added mask [M, N]", "f32[M, N]", ADDED, minus_infinity),
+        mask(
+            "added mask [B, 1, M, N]",
+            "f32[B, 1, M, N]",
+            ADDED,
+            minus_infinity,
+        ),
+        mask("bias [H, M, N]", "f32[2, M, N]", ADDED, Fill::Times(3.0)),
+        mask("bias [H, 1, N]", "f32[2, 1, N]", ADDED, Fill::Times(3.0)),
+    ]
+}
+
+/// Finite fills are numbers: a row whose keys are all filled is an ordinary softmax.
+fn fills() -> Vec<Family> {
+    let boolean = |name, fill: &str| {
+        let text = attention(Heads::of(16), "%mask: bool[B, 1, 1, N]", &filled(fill));
+        family(name, text, &[("mask", Fill::MaskWithDeadRows)])
+    };
+    let integer = |name, fill: &str, rtol| {
+        let text = attention(Heads::of(16), "%mask: i32[B, 1, 1, N]", &added(fill));
+        Family {
+            rtol,
+            ..family(name, text, &[("mask", Fill::MaskWithDeadRows)])
+        }
+    };
+    vec![
+        boolean("fill -1e4", "-1e4"),
+        boolean("fill -1e9", "-1e9"),
+        boolean("fill -3.4e38", "-3.4028235e38"),
+        // What a sum rounds a score to grows with the fill: eps(100) is 8e-6, eps(1e4) is 1e-3.
+        integer("added fill -100", "-100.0", 1e-4),
+        integer("added fill -1e4", "-10000.0", 2e-3),
+    ]
+}

@@ -1,0 +1,185 @@
+//! What must not reach a result: garbage behind a mask, leftovers in padding, keys of the future.
+//!
+//! The oracle cannot say so, since literally `0 × NaN` is NaN. Instead a clean run is compared with a
+//! spoilt one: bit for bit on the GPU, and to the last bits on the CPU, where a block of values that are
+//! not finite is summed in another order.
+
+use super::families::{ADDED, BOOLEAN, CAUSAL, Heads, attention};
+use super::{Family, Fill, Lengths, Random, sampled};
+use crate::support::{Outcome, agree, ensure, on_both, same_bits, session};
+use attnc::{HostTensor, Session, Tensors};
+use libtest_mimic::Trial;
+use proptest::prelude::*;
+
+/// What no arithmetic survives.
+const GARBAGE: [f64; 5] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 3e38, -3e38];
+/// What a sum with -inf survives: a NaN in a key makes the score NaN, and literally stays so whatever is
+/// added. Values behind -inf may still be anything.
+const FINITE: [f64; 2] = [1e30, -1e30];
+
+pub(super) fn trials() -> Vec<Trial> {
+    let boolean = family(
+        attention(Heads::of(8), "%mask: bool[B, 1, 1, N]", BOOLEAN),
+        &[("mask", Fill::MaskWithDeadRows)],
+    );
+    let infinite = family(
+        attention(Heads::of(16), "%mask: f32[B, 1, 1, N]", ADDED),
+        &[("mask", Fill::Additive(f64::NEG_INFINITY))],
+    );
+    let causal = family(attention(Heads::of(8), "", CAUSAL), &[]);
+    let small = boolean.clone();
+    let mut trials = on_both("properties/garbage behind a boolean mask", &[], move |b| {
+        masked_keys(&boolean, &GARBAGE, b)
+    });
+    trials.extend(on_both("properties/garbage behind -inf", &[], move |b| {
+        masked_keys(&infinite, &FINITE, b)
+    }));
+    trials.extend(on_both("properties/keys of the future", &[], move |b| {
+        future_keys(&causal, b)
+    }));
+    trials.extend(on_both(
+        "properties/leftovers of a longer run",
+        &[],
+        move |b| leftovers(&small, b),
+    ));
+    trials
+}
+
+fn family(text: String, fills: &[(&'static str, Fill)]) -> Family {
+    Family {
+        name: "leaks",
+        text,
+        lengths: vec![
+            ("B", Lengths::To(3)),
+            ("M", Lengths::SmallEdges),
+            ("N", Lengths::SmallEdges),
+        ],
+        fills: fills.to_vec(),
+        fused: 1,
+        rtol: 0.0,
+        cases: 48,
+    }
+}
+
+fn cases(
+    family: &Family,
+) -> (
+    Vec<BoxedStrategy<i64>>,
+    proptest::arbitrary::StrategyFor<u64>,
+) {
+    let lengths = family.lengths.iter().map(|(_, l)| l.strategy());
+    (lengths.collect(), any::<u64>())
+}
+
+/// Keys and values that no query may see hold garbage.
+fn masked_keys(family: &Family, key_garbage: &[f64], backend: &str) -> Outcome {
+    let model = family.model()?;
+    let mut session = session(&model, backend)?;
+    let mut spoilt_some = false;
+    sampled(family.cases, cases(family), |(values, seed)| {
+        let (inputs, _) = family.inputs(&model, &values, seed)?;
+        let mask = inputs["mask"].to_f64();
+        // Booleans are 1 where a key is seen, additive masks 0.
+        let seen = if inputs["mask"].dtype().is_float() {
+            0.0
+        } else {
+            1.0
+        };
+        let keys = values[2] as usize;
+        let mut random = Random(seed);
+        let mut spoilt = inputs.clone();
+        for (name, garbage) in [("k", key_garbage), ("v", &GARBAGE)] {
+            change(&mut spoilt, name, |index, value| {
+                let dead = mask[index[0] * keys + index[2]] != seen;
+                spoilt_some |= dead;
+                let garbage = garbage[random.below(garbage.len() as u64) as usize];
+                if dead { garbage } else { value }
+            });
+        }
+        compare(&mut session, &inputs, &spoilt)
+    })?;
+    ensure(spoilt_some, || "no key was ever masked".to_owned())
+}
+
+/// Rows up to `r` do not move when keys and values behind `r` do.
+fn future_keys(family: &Family, backend: &str) -> Outcome {
+    let model = family.model()?;
+    let mut session = session(&model, backend)?;
+    sampled(family.cases, cases(family), |(values, seed)| {
+        let (inputs, _) = family.inputs(&model, &values, seed)?;
+        let rows = values[1] as usize;
+        let last = seed as usize % rows;
+        let mut moved = inputs.clone();
+        for name in ["k", "v"] {
+            change(&mut moved, name, |index, value| {
+                if index[2] > last {
+                    100.0 - value
+                } else {
+                    value
+                }
+            });
+        }
+        // Later rows may move, and then do not count.
+        let first_rows = |outputs: &Tensors| {
+            let mut outputs = outputs.clone();
+            change(
+                &mut outputs,
+                "o",
+                |index, value| {
+                    if index[2] > last { 0.0 } else { value }
+                },
+            );
+            outputs
+        };
+        let (before, after) = (session.run(&inputs)?, session.run(&moved)?);
+        same_bits(
+            "a key of the future moved",
+            &first_rows(&before),
+            &first_rows(&after),
+        )
+    })
+}
+
+/// Buffers that a longer run left full of NaN are used again for shorter ones.
+fn leftovers(family: &Family, backend: &str) -> Outcome {
+    let model = family.model()?;
+    let mut fresh = session(&model, backend)?;
+    let mut used = session(&model, backend)?;
+    let (mut long, _) = family.inputs(&model, &[3, 130, 140], 1)?;
+    for name in ["q", "k", "v"] {
+        change(&mut long, name, |_, _| f64::NAN);
+    }
+    used.run(&long)?;
+    sampled(family.cases, cases(family), |(values, seed)| {
+        let (inputs, _) = family.inputs(&model, &values, seed)?;
+        let (clean, after) = (fresh.run(&inputs)?, used.run(&inputs)?);
+        same_bits("after a run full of NaN", &clean, &after)
+    })
+}
+
+fn compare(session: &mut Session, clean: &Tensors, spoilt: &Tensors) -> Outcome {
+    let (expected, found) = (session.run(clean)?, session.run(spoilt)?);
+    for tensor in expected.values() {
+        ensure(tensor.to_f64().iter().all(|x| x.is_finite()), || {
+            "a clean run gives finite numbers".to_owned()
+        })?;
+    }
+    let at = "with garbage in masked keys";
+    if session.backend() == "gpu" {
+        same_bits(at, &expected, &found)
+    } else {
+        agree(at, &expected, &found, 1e-6)
+    }
+}
+
+/// Every element of a tensor made anew from its index and value.
+fn change(tensors: &mut Tensors, name: &str, mut new: impl FnMut(&[usize], f64) -> f64) {
+    let tensor = &tensors[name];
+    let values = tensor.values().enumerate();
+    let values: Vec<f64> = values
+        .map(|(i, value)| new(&tensor.index_of(i), value.to_f64()))
+        .collect();
+    let wide = HostTensor::new(tensor.shape().to_vec(), &values).expect("of its shape");
+    let changed = wide.cast(tensor.dtype());
+    tensors.insert(name.to_owned(), changed);
+}
