@@ -257,6 +257,18 @@ impl Graph {
         }
     }
 
+    /// [`Graph::replace_uses`], and `new` takes over the name if it has none of its own, so that a rewritten
+    /// graph still speaks of the values its author named.
+    pub fn supersede(&mut self, old: ValueId, new: ValueId) {
+        self.replace_uses(old, new);
+        if self.node(new).name.bytes().all(|b| b.is_ascii_digit()) {
+            let name = self.node(old).name.clone();
+            let number = self.fresh_name(None);
+            self.rename(old, &number);
+            self.rename(new, &name);
+        }
+    }
+
     /// Removes a node that nothing uses.
     ///
     /// # Panics

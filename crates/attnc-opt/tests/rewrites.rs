@@ -557,6 +557,30 @@ fn refusals_name_the_node_and_the_rule() {
 }
 
 #[test]
+fn head_dims_no_kernel_holds_are_declined() {
+    for (columns, reason) in [
+        (
+            "N",
+            "the head dim of Q and K is N; attention needs a constant one",
+        ),
+        (
+            "300",
+            "the head dim of Q and K is 300; a register tile holds 256",
+        ),
+    ] {
+        let result = check(&format!(
+            "graph @g(%q: f32[B, M, {columns}], %k: f32[B, {columns}, P], %v: f32[B, P, 8]) {{
+  %s = matmul %q, %k
+  %p = softmax %s, axis = 2
+  %o = matmul %p, %v
+  return %o
+}}"
+        ));
+        assert_eq!(result.attention.declined[0].reason, reason);
+    }
+}
+
+#[test]
 fn stopping_after_n_rewrites_leaves_a_right_graph() {
     let graph = text::parse(&format!(
         "graph @g({HEAD}, %mask: bool[B, 1, 1, N]) {{

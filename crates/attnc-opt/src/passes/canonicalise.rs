@@ -40,7 +40,7 @@ impl Pass for Canonicalise {
             if graph.node(new).origin.is_empty() {
                 graph.node_mut(new).origin = origin;
             }
-            graph.replace_uses(value, new);
+            graph.supersede(value, new);
             changed = true;
         }
         changed |= deduplicate(graph, trace);
@@ -228,7 +228,7 @@ fn deduplicate(graph: &mut Graph, trace: &mut Trace) -> bool {
             if !trace.claim() {
                 return changed;
             }
-            graph.replace_uses(value, first);
+            graph.supersede(value, first);
             changed = true;
         } else {
             same.push(value);

@@ -32,7 +32,7 @@ impl Pass for FoldConstants {
             }
             let folded = graph.add_constant(data);
             graph.node_mut(folded).origin = graph.node(value).origin.clone();
-            graph.replace_uses(value, folded);
+            graph.supersede(value, folded);
             changed = true;
         }
         if changed {

@@ -35,7 +35,7 @@ impl Pass for LowerConv {
                 continue;
             };
             let new = lower(graph, value, &conv)?;
-            graph.replace_uses(value, new);
+            graph.supersede(value, new);
             changed = true;
         }
         if changed {

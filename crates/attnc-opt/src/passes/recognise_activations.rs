@@ -50,7 +50,7 @@ impl Pass for RecogniseActivations {
                 .expect("an activation of a float value has a type");
             graph.node_mut(new).origin = graph.node(value).origin.clone();
             trace.remark(RemarkKind::Recognised, graph, &[new], op.name());
-            graph.replace_uses(value, new);
+            graph.supersede(value, new);
             changed = true;
         }
         if changed {

@@ -36,7 +36,7 @@ impl Pass for RecogniseNorms {
             }
             let new = norm.build(graph, value);
             trace.remark(RemarkKind::Recognised, graph, &[new], norm.describe());
-            graph.replace_uses(value, new);
+            graph.supersede(value, new);
             changed = true;
         }
         if changed {

@@ -39,7 +39,7 @@ impl Pass for RecogniseSoftmax {
             graph.node_mut(new).origin = graph.node(value).origin.clone();
             let message = "the ops are a softmax over the last axis";
             trace.remark(RemarkKind::Recognised, graph, &[new], message);
-            graph.replace_uses(value, new);
+            graph.supersede(value, new);
             changed = true;
         }
         if changed {

@@ -104,7 +104,7 @@ fn build(graph: &mut Graph, found: &structure::Structure) -> Result<ValueId, Dia
         .flat_map(|v| graph.node(v).origin.clone())
         .collect::<Vec<_>>();
     let result = operands::restore(graph, found, fused)?;
-    graph.replace_uses(found.result, result);
+    graph.supersede(found.result, result);
     Ok(fused)
 }
 

@@ -57,23 +57,10 @@ pub(crate) fn of_softmax(graph: &Graph, candidate: &Candidate) -> Result<Structu
     }
     let (sum, sum_turned) = find_sum(graph, candidate, &shape)?;
     let scores = find_scores(graph, candidate, &shape)?;
-    for (contraction, side, name) in [
-        (scores.product, 0, "Q and K"),
-        (sum, usize::from(!sum_turned), "V"),
-    ] {
-        let operand = graph.ty(graph.node(contraction).operands()[side]);
-        let axis = operand.rank()
-            - if contraction == sum && sum_turned {
-                2
-            } else {
-                1
-            };
-        if operand.shape[axis].as_const().is_none() {
-            let found = &operand.shape[axis];
-            let reason =
-                format!("the head dim of {name} is {found}; attention needs a constant one");
-            return Err(Decline::at(contraction, reason));
-        }
+    check_head_dim(graph, scores.product, 0, 1, "Q and K")?;
+    match sum_turned {
+        false => check_head_dim(graph, sum, 1, 1, "V")?,
+        true => check_head_dim(graph, sum, 0, 2, "V")?,
     }
     let (batch, lengths) = shape.split_at(shape.len() - 2);
     Ok(Structure {
@@ -90,6 +77,27 @@ pub(crate) fn of_softmax(graph: &Graph, candidate: &Candidate) -> Result<Structu
         lengths: [lengths[0].clone(), lengths[1].clone()],
         scale: 1.0,
     })
+}
+
+/// Columns of Q, K and V that a kernel can hold in registers.
+const MAX_HEAD_DIM: i64 = 256;
+
+/// Whether an operand's axis, counted from the last, is a head dim that a kernel can be written for.
+fn check_head_dim(
+    graph: &Graph,
+    contraction: ValueId,
+    operand: usize,
+    from_last: usize,
+    name: &str,
+) -> Result<(), Decline> {
+    let shape = &graph.ty(graph.node(contraction).operands()[operand]).shape;
+    let columns = &shape[shape.len() - from_last];
+    let reason = match columns.as_const() {
+        Some(n) if n <= MAX_HEAD_DIM => return Ok(()),
+        Some(n) => format!("the head dim of {name} is {n}; a register tile holds {MAX_HEAD_DIM}"),
+        None => format!("the head dim of {name} is {columns}; attention needs a constant one"),
+    };
+    Err(Decline::at(contraction, reason))
 }
 
 /// The structure of an attention op of the source: its captured tables may still be index arithmetic.
