@@ -102,7 +102,7 @@ impl Inputs {
     /// As [`Inputs::of_model`]; where nothing says where inputs come from, they are drawn from seed 0.
     pub(crate) fn or_random(&self, model: &Model) -> Result<Tensors, Error> {
         if self.random.is_none() && self.input.is_empty() {
-            eprintln!("no inputs given: drawn from seed 0");
+            note!("no inputs given: drawn from seed 0");
             return random::inputs(model, &self.dims(), 0);
         }
         self.of_model(model)
@@ -150,7 +150,7 @@ pub(crate) fn profile(name: &str) -> Result<DeviceProfile, Error> {
 pub(crate) fn open_model(path: &Path) -> Result<Model, Error> {
     let model = progress::during(&format!("loading {}", path.display()), || Model::open(path))?;
     for note in &model.notes {
-        eprintln!("note: {note}");
+        note!("note: {note}");
     }
     Ok(model)
 }

@@ -3,11 +3,9 @@
 //! Results go to stdout, and with `--json` one JSON object and nothing else; prose about what is being done,
 //! progress and diagnostics go to stderr. Exit codes: 0 good; 1 a comparison failed; 2 bad usage or input;
 //! 3 valid but unsupported, or `--require-fused` not met; 4 device trouble.
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command line talks to its user"
-)]
+
+#[macro_use]
+mod output;
 
 mod args;
 mod commands;
@@ -61,7 +59,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Good) => ExitCode::SUCCESS,
         Ok(Outcome::ComparisonFailed) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("error: {error}");
+            note!("error: {error}");
             ExitCode::from(error.exit_code())
         }
     }

@@ -81,7 +81,7 @@ pub(crate) fn attention_line(attention: &Attention) -> String {
 pub(crate) fn print_declined(attention: &Attention) {
     for declined in &attention.declined {
         let at = declined.at.as_ref().map(|at| format!(" (at {at})"));
-        eprintln!(
+        note!(
             "not fused: {}: {}{}",
             declined.node,
             declined.reason,
@@ -94,7 +94,7 @@ pub(crate) fn print_declined(attention: &Attention) {
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Error> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Error::Usage(format!("the result cannot be written as JSON: {error}")))?;
-    println!("{text}");
+    say!("{text}");
     Ok(())
 }
 

@@ -110,3 +110,22 @@ fn json_is_alone_on_stdout() {
         assert!(json.is_object(), "{command}");
     }
 }
+
+/// As under `| head`: whoever reads goes away after the first byte.
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    use std::io::Read as _;
+    let mut attnc = Command::new(ATTNC)
+        .args(["explain", "tests/models/bert_tiny.onnx", "--json"])
+        .current_dir(root())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("attnc starts");
+    drop(attnc.stdout.take());
+    let mut errors = String::new();
+    let stderr = attnc.stderr.as_mut().expect("stderr is a pipe");
+    stderr.read_to_string(&mut errors).expect("stderr is text");
+    assert!(attnc.wait().expect("attnc ends").success(), "{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
+}

@@ -118,24 +118,29 @@ fn print(report: &Report) {
         .iter()
         .map(|(n, v)| format!("{n} = {v}"))
         .collect();
-    println!("{} ({}), {}", report.model, dims.join(", "), report.why);
-    println!("  import     {:9.2} ms", report.import_ms);
-    println!("  optimise   {:9.2} ms", report.optimise_ms);
-    println!(
+    say!("{} ({}), {}", report.model, dims.join(", "), report.why);
+    say!("  import     {:9.2} ms", report.import_ms);
+    say!("  optimise   {:9.2} ms", report.optimise_ms);
+    say!(
         "  prepare    {:9.2} ms (plan, pipelines, weights)",
         report.prepare_ms
     );
-    println!("  first run  {:9.2} ms", report.first_run_ms);
-    println!(
+    say!("  first run  {:9.2} ms", report.first_run_ms);
+    say!(
         "  run        {:9.2} ms median of {}, {:.2} fastest",
-        report.median_ms, report.runs, report.fastest_ms
+        report.median_ms,
+        report.runs,
+        report.fastest_ms
     );
     let total: f64 = report.steps.iter().map(|s| s.milliseconds).sum();
     for step in &report.steps {
         let share = 100.0 * step.milliseconds / total.max(f64::MIN_POSITIVE);
-        println!(
+        say!(
             "  step {:4}  {:9.3} ms {share:5.1} %  {} ({})",
-            step.step, step.milliseconds, step.op, step.kernel
+            step.step,
+            step.milliseconds,
+            step.op,
+            step.kernel
         );
     }
 }

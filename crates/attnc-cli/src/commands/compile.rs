@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     };
     let optimised = progress::during("optimising", || attnc::optimise(&model.graph, &passes))?;
     let attention = Attention::from(&optimised.attention);
-    eprintln!("{}", summary::attention_line(&attention));
+    note!("{}", summary::attention_line(&attention));
     summary::print_declined(&attention);
     if options.require_fused {
         require_fused(&optimised.attention)?;
@@ -59,7 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
         })?;
         let kernels = plural(compiled.plan.kernels.len(), "kernel");
         let steps = plural(compiled.plan.steps.len(), "step");
-        println!(
+        say!(
             "{}: {steps} of {kernels} for {}",
             dir.display(),
             profile.name

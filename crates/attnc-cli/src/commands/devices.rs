@@ -63,18 +63,18 @@ fn adapter(found: &AdapterDescription) -> Adapter {
 }
 
 fn print(report: &Report, found: &[AdapterDescription]) {
-    println!("adapters");
+    say!("adapters");
     if found.is_empty() {
-        println!("  none; models run on the CPU");
+        say!("  none; models run on the CPU");
     }
     for adapter in found {
-        println!("  {}", adapter.line());
-        println!("    {}", abilities(&adapter.profile));
+        say!("  {}", adapter.line());
+        say!("    {}", abilities(&adapter.profile));
     }
-    println!("--backend auto uses {}", report.auto);
-    println!("profiles");
+    say!("--backend auto uses {}", report.auto);
+    say!("profiles");
     for profile in &report.profiles {
-        println!("  {:8} {}", profile.name, abilities(profile));
+        say!("  {:8} {}", profile.name, abilities(profile));
     }
 }
 

@@ -62,11 +62,17 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     } else {
         options.format
     } {
-        Format::Text => print!("{}", explain::text(&explained.report)),
+        Format::Text => say!("{}", explain::text(&explained.report).trim_end()),
         Format::Json => summary::print_json(&explained.report)?,
-        Format::Dot => print!("{}", explain::dot(&explained.optimised.graph)),
-        Format::Mermaid => print!("{}", explain::mermaid(&explained.optimised.graph)),
-        Format::Attn => print!("{}", attnc::ir::text::print(&explained.optimised.graph)),
+        Format::Dot => say!("{}", explain::dot(&explained.optimised.graph).trim_end()),
+        Format::Mermaid => say!(
+            "{}",
+            explain::mermaid(&explained.optimised.graph).trim_end()
+        ),
+        Format::Attn => say!(
+            "{}",
+            attnc::ir::text::print(&explained.optimised.graph).trim_end()
+        ),
     }
     if options.require_fused {
         require_fused(&explained.optimised.attention)?;

@@ -63,10 +63,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     let start = Instant::now();
     let (mut session, first) = open(options)?;
     let load_ms = summary::milliseconds(start.elapsed());
-    eprintln!("{}", session.why());
+    note!("{}", session.why());
     let attention = session.attention().map(Attention::from);
     if let Some(attention) = &attention {
-        eprintln!("{}", summary::attention_line(attention));
+        note!("{}", summary::attention_line(attention));
         summary::print_declined(attention);
     }
     let (report, outputs) = run_once(&mut session, &first, &options.inputs)?;
@@ -135,7 +135,7 @@ fn run_once(
 fn print(report: &Report) {
     for run in &report.runs {
         for output in run.outputs.iter() {
-            println!("{}", output.line());
+            say!("{}", output.line());
         }
         let dims: Vec<_> = run.dims.iter().map(|(n, v)| format!("{n} = {v}")).collect();
         let dims = if dims.is_empty() {
@@ -147,9 +147,10 @@ fn print(report: &Report) {
             0 => String::new(),
             n => format!("; {n} pipelines created so far"),
         };
-        println!(
+        say!(
             "{:.1} ms{dims}, {} bytes of intermediates{pipelines}",
-            run.run_ms, run.arena_peak_bytes
+            run.run_ms,
+            run.arena_peak_bytes
         );
     }
 }

@@ -94,18 +94,22 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
 }
 
 fn print(report: &Report) {
-    println!("{}", report.model);
-    println!("  fused    {}", summary::attention_line(&report.attention));
+    say!("{}", report.model);
+    say!("  fused    {}", summary::attention_line(&report.attention));
     summary::print_declined(&report.attention);
-    println!("  where    {}", report.why);
+    say!("  where    {}", report.why);
     for output in &report.comparison.outputs {
         let verdict = if output.passed { "ok" } else { "WRONG" };
-        println!(
+        say!(
             "  {verdict:7}  {}: {}, largest error {:.2e} of range {:.3} = {:.2e} relative",
-            output.name, output.found, output.max_abs_error, output.range, output.relative
+            output.name,
+            output.found,
+            output.max_abs_error,
+            output.range,
+            output.relative
         );
         if !output.passed {
-            println!("           {}", output.problem);
+            say!("           {}", output.problem);
         }
     }
     let worst = report.comparison.worst().map_or(0.0, |o| o.relative);
@@ -114,7 +118,7 @@ fn print(report: &Report) {
     } else {
         "DIFFERS from"
     };
-    println!(
+    say!(
         "{verdict} {}; largest difference {worst:.2e} of the range",
         report.expected_from
     );
