@@ -3,7 +3,7 @@
 //! `cargo xtask fetch` brings the weights and writes `minilm.onnx` over them. Where three exports of the
 //! same model by PyTorch are at hand, they are put beside the same weights and held to the same results.
 
-use super::{all_fused, made_inputs, same_twice, scores};
+use super::{Check, all_fused, made_inputs, same_twice, scores};
 use crate::support::{
     Need, Outcome, absent, agree, check_eq, ensure, files, material, on_both, scratch, session,
     stem, trial, workspace,
@@ -61,7 +61,7 @@ pub(super) fn trials() -> Vec<Trial> {
 fn of_model(name: &str, need: &[Need], path: Result<PathBuf, String>) -> Vec<Trial> {
     let given = path.clone();
     let mut trials = on_both(name, need, move |backend| runs(&given.clone()?, backend));
-    let checks: [(&str, fn(&Path) -> Outcome); 4] = [
+    let checks: [Check; 4] = [
         ("kernels", kernels),
         ("arena", arena),
         ("no scores in memory", scores::none_in_memory),

@@ -12,6 +12,10 @@ use attnc::opt::AttentionReport;
 use attnc::plan::DimValues;
 use attnc::{HostTensor, Model, Tensors, random};
 use libtest_mimic::Trial;
+use std::path::Path;
+
+/// What is said of a model file, and whether it holds.
+type Check = (&'static str, fn(&Path) -> Outcome);
 
 pub(crate) fn trials() -> Vec<Trial> {
     let groups = [
@@ -34,7 +38,7 @@ fn all_fused(report: &AttentionReport, expected: usize) -> Outcome {
 }
 
 /// Compiling twice gives the same plan and the same shaders, byte for byte.
-fn same_twice(path: &std::path::Path) -> Outcome {
+fn same_twice(path: &Path) -> Outcome {
     let compile = || {
         let model = Model::open(path)?;
         let explained = attnc::explain::explain(

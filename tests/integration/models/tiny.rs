@@ -1,6 +1,6 @@
 //! The models of `tests/models`: every exporter's idiom at toy size.
 
-use super::{all_fused, made_inputs, rewrites, same_twice, scores};
+use super::{Check, all_fused, made_inputs, rewrites, same_twice, scores};
 use crate::support::{
     Need, Outcome, agree, check_eq, ensure, files, on_both, session, stem, trial, workspace,
 };
@@ -24,7 +24,7 @@ pub(super) fn trials() -> Vec<Trial> {
         let name = format!("models/{}", stem(&path));
         let given = path.clone();
         trials.extend(on_both(&name, &[], move |backend| runs(&given, backend)));
-        let checks: [(&str, fn(&Path) -> Outcome); 4] = [
+        let checks: [Check; 4] = [
             ("explained", explained),
             ("same bytes twice", same_twice),
             ("no scores in memory", scores::none_in_memory),

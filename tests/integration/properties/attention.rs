@@ -52,6 +52,19 @@ fn shapes() -> Vec<Family> {
         scale: -0.9,
         ..Heads::of(8)
     };
+    // The product overflows f32, and the scores do not: the scale goes before.
+    let tiny_scale = Heads {
+        scale: 2e-38,
+        ..Heads::of(8)
+    };
+    let overflow = Family {
+        rtol: 1e-4,
+        ..family(
+            "attention tiny scale",
+            attention(tiny_scale, "", ALL),
+            &[("q", Fill::Times(1e20)), ("k", Fill::Times(1e19))],
+        )
+    };
     let long_keys = Family {
         lengths: vec![
             ("B", Lengths::To(2)),
@@ -99,6 +112,7 @@ fn shapes() -> Vec<Family> {
             &[],
         ),
         long_keys,
+        overflow,
     ]
 }
 

@@ -152,8 +152,8 @@ fn filled(tensor: &HostTensor, fill: Fill, seed: u64) -> HostTensor {
     let shape = tensor.shape();
     let columns = shape.last().copied().unwrap_or(1).max(1);
     // Every other case has a row that sees nothing, and the first row of some masks is the whole mask.
-    let dead =
-        (seed % 2 == 0).then(|| random.below((tensor.len() / columns).max(1) as u64) as usize);
+    let dead = (seed.is_multiple_of(2))
+        .then(|| random.below((tensor.len() / columns).max(1) as u64) as usize);
     let mut alive = |i: usize, deaden: bool| {
         let drawn = random.below(10) < 7;
         drawn && !(deaden && dead == Some(i / columns))
