@@ -62,13 +62,17 @@
 //! same text.
 
 mod attributes;
+mod constant;
 mod expression;
 mod lexer;
 mod literal;
 mod names;
+mod operation;
 mod parse;
 mod print;
 mod statement;
+mod structure;
+mod term;
 
 pub use names::{quoted, sigil_name};
 pub use parse::parse;

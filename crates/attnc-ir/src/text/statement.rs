@@ -3,61 +3,15 @@
 use super::attributes::Attributes;
 use super::expression::Scope;
 use super::lexer::Kind;
-use super::literal::{MAX_ELEMENTS, encode, from_hex, implied_dtype};
+use super::literal::{encode, implied_dtype};
+use super::operation::op_names;
 use super::parse::{Parser, Read, Value, closest};
 use super::print::epilogue_dtype;
-use crate::{
-    Attention, BinaryOp, CompareOp, Conv, DType, Diagnostic, Dim, Op, PadMode, ReduceOp,
-    TensorData, TensorType, UnaryOp, ValueId, infer,
-};
+use crate::{DType, Diagnostic, Dim, Op, TensorData, TensorType, ValueId, infer};
 use std::ops::Range;
 
-/// The ops with a name of their own; the pointwise ones and reductions are listed by their enums.
-const NAMED: [&str; 22] = [
-    "constant",
-    "reshape",
-    "transpose",
-    "broadcast",
-    "slice",
-    "concat",
-    "pad",
-    "gather",
-    "gather_elements",
-    "gather_nd",
-    "iota",
-    "length",
-    "where",
-    "cast",
-    "cumsum",
-    "softmax",
-    "layer_norm",
-    "rms_norm",
-    "matmul",
-    "conv",
-    "attention",
-    "map",
-];
-
-fn op_names() -> impl Iterator<Item = &'static str> {
-    let reductions = [
-        "reduce_sum",
-        "reduce_mean",
-        "reduce_min",
-        "reduce_max",
-        "reduce_prod",
-        "reduce_any",
-        "reduce_all",
-    ];
-    NAMED
-        .into_iter()
-        .chain(UnaryOp::ALL.iter().map(|op| op.name()))
-        .chain(BinaryOp::ALL.iter().map(|op| op.name()))
-        .chain(CompareOp::ALL.iter().map(|op| op.name()))
-        .chain(reductions)
-}
-
 /// A literal as it is written.
-struct Literal {
+pub(super) struct Literal {
     dtype: Option<DType>,
     text: String,
     span: Range<usize>,
@@ -70,9 +24,9 @@ enum Operand {
 
 /// What stands between the op and the operands.
 #[derive(Default)]
-struct Stated {
-    ty: Option<TensorType>,
-    length: Option<Dim>,
+pub(super) struct Stated {
+    pub(super) ty: Option<TensorType>,
+    pub(super) length: Option<Dim>,
 }
 
 impl Parser<'_> {
@@ -141,7 +95,7 @@ impl Parser<'_> {
         }
     }
 
-    fn literal(&mut self) -> Read<Literal> {
+    pub(super) fn literal(&mut self) -> Read<Literal> {
         let start = self.peek().span.start;
         let stated = if self.peek().kind == Kind::Word {
             DType::from_name(self.text_of(self.peek()))
@@ -169,7 +123,7 @@ impl Parser<'_> {
     }
 
     /// The bytes of a literal as an element of a type.
-    fn element(&mut self, literal: &Literal, dtype: DType) -> Read<Vec<u8>> {
+    pub(super) fn element(&mut self, literal: &Literal, dtype: DType) -> Read<Vec<u8>> {
         match encode(dtype, &literal.text) {
             Some(bytes) => Ok(bytes),
             None => self.fail(
@@ -314,251 +268,5 @@ impl Parser<'_> {
         node.epilogue = epilogue.map(|(_, expr)| expr);
         node.storage = storage;
         Ok(Value::Known(id))
-    }
-
-    fn op(&mut self, name: &str, stated: Stated, a: &mut Attributes, scope: &Scope) -> Read<Op> {
-        if let Some(op) = UnaryOp::from_name(name) {
-            return Ok(Op::Unary(op));
-        }
-        if let Some(op) = BinaryOp::from_name(name) {
-            return Ok(Op::Binary(op));
-        }
-        if let Some(op) = CompareOp::from_name(name) {
-            return Ok(Op::Compare(op));
-        }
-        if let Some(op) = name.strip_prefix("reduce_").and_then(ReduceOp::from_name) {
-            let axes = self.required(a, "axes", Self::counts)?;
-            let keep_dims = self.optional(a, "keep_dims", Self::flag)?.unwrap_or(false);
-            return Ok(Op::Reduce {
-                op,
-                axes,
-                keep_dims,
-            });
-        }
-        Ok(match name {
-            "reshape" => Op::Reshape(self.shape(a)?),
-            "broadcast" => Op::Broadcast(self.shape(a)?),
-            "transpose" => Op::Transpose(self.required(a, "perm", Self::counts)?),
-            "slice" => Op::Slice {
-                axis: self.axis(a)?,
-                start: self.required(a, "start", Self::dim)?,
-                len: self.required(a, "len", Self::dim)?,
-                step: self.optional(a, "step", Self::integer)?.unwrap_or(1),
-            },
-            "concat" => Op::Concat {
-                axis: self.axis(a)?,
-            },
-            "pad" => self.pad(a)?,
-            "gather" => Op::Gather {
-                axis: self.axis(a)?,
-            },
-            "gather_elements" => Op::GatherElements {
-                axis: self.axis(a)?,
-            },
-            "gather_nd" => Op::GatherNd {
-                batch_dims: self.required(a, "batch_dims", Self::count)?,
-            },
-            "iota" => Op::Iota {
-                shape: stated.ty.unwrap_or(TensorType::scalar(DType::I32)).shape,
-                axis: self.axis(a)?,
-                start: self.optional(a, "start", Self::dim)?.unwrap_or_default(),
-                step: self.optional(a, "step", Self::dim)?.unwrap_or(Dim::one()),
-            },
-            "length" => Op::Length(stated.length.unwrap_or_default()),
-            "where" => Op::Where,
-            "cast" => Op::Cast(self.required(a, "to", Self::element_type)?),
-            "cumsum" => Op::CumSum {
-                axis: self.axis(a)?,
-                exclusive: self.optional(a, "exclusive", Self::flag)?.unwrap_or(false),
-                reverse: self.optional(a, "reverse", Self::flag)?.unwrap_or(false),
-            },
-            "softmax" => Op::Softmax {
-                axis: self.axis(a)?,
-            },
-            "layer_norm" => Op::LayerNorm {
-                axis: self.axis(a)?,
-                eps: self.required(a, "eps", Self::double)?,
-            },
-            "rms_norm" => Op::RmsNorm {
-                axis: self.axis(a)?,
-                eps: self.required(a, "eps", Self::double)?,
-            },
-            "matmul" => Op::MatMul,
-            "conv" => Op::Conv(Conv {
-                strides: self.required(a, "strides", Self::counts)?,
-                dilations: self.required(a, "dilations", Self::counts)?,
-                pads_before: self.required(a, "pads_before", Self::counts)?,
-                pads_after: self.required(a, "pads_after", Self::counts)?,
-                groups: self.optional(a, "groups", Self::count)?.unwrap_or(1),
-            }),
-            "attention" => self.attention(a, scope)?,
-            _ => Op::Map {
-                expr: self.required(a, "expr", |p| p.expression(scope))?,
-                shape: stated.ty.unwrap_or(TensorType::scalar(DType::F32)).shape,
-            },
-        })
-    }
-
-    fn axis(&mut self, a: &mut Attributes) -> Read<usize> {
-        self.required(a, "axis", Self::count)
-    }
-
-    fn shape(&mut self, a: &mut Attributes) -> Read<Vec<Dim>> {
-        self.required(a, "shape", |p| {
-            let start = p.peek().span.start;
-            let shape = p.dim_list()?;
-            p.sized(
-                &TensorType {
-                    dtype: DType::F32,
-                    shape: shape.clone(),
-                },
-                start,
-            )?;
-            Ok(shape)
-        })
-    }
-
-    fn pad(&mut self, a: &mut Attributes) -> Read<Op> {
-        let before = self.required(a, "before", Self::dim_list)?;
-        let after = self.required(a, "after", Self::dim_list)?;
-        let modes = [("edge", PadMode::Edge), ("reflect", PadMode::Reflect)];
-        let mode = match self.optional(a, "mode", |p| p.choice(&modes))? {
-            Some(mode) => mode,
-            None => PadMode::Constant(self.required(a, "value", Self::double)?),
-        };
-        Ok(Op::Pad {
-            before,
-            after,
-            mode,
-        })
-    }
-
-    fn attention(&mut self, a: &mut Attributes, scope: &Scope) -> Read<Op> {
-        let scale = self.required(a, "scale", Self::double)?;
-        let mask = Scope {
-            captured_from: 3,
-            attention: true,
-            ..scope.clone()
-        };
-        let score = Scope {
-            arg: Some("score"),
-            ..mask.clone()
-        };
-        let score_mod = self.optional(a, "score_mod", |p| p.expression(&score))?;
-        let mask_mod = self.optional(a, "mask_mod", |p| p.expression(&mask))?;
-        Ok(Op::Attention(Attention {
-            scale,
-            score_mod,
-            mask_mod,
-        }))
-    }
-
-    /// `f32[2] [1.0, 2.0] weight "w"` and the other forms.
-    fn constant(&mut self, name: &str, op_span: Range<usize>) -> Read<ValueId> {
-        let start = self.peek().span.start;
-        let ty = self.tensor_type()?;
-        let span = start..self.previous_end();
-        let size = |d: &Dim| d.as_const().and_then(|n| usize::try_from(n).ok());
-        let Some(shape) = ty.shape.iter().map(size).collect::<Option<Vec<_>>>() else {
-            return self.fail(
-                "bad-literal",
-                "a constant needs a shape of numbers",
-                span,
-                "not known now",
-            );
-        };
-        let bytes = self.constant_bytes(ty.dtype, &shape, span)?;
-        let mut weight = None;
-        if self.at_word("weight") {
-            self.next();
-            weight = Some(self.string("the weight's name in quotes")?).filter(|n| !n.is_empty());
-        }
-        let mut attributes = Attributes::none(op_span);
-        if self.eat(",") {
-            attributes = self.attributes(attributes.op_span)?;
-        }
-        let storage = self.optional(&mut attributes, "storage", Self::counts)?;
-        self.no_others(&attributes)?;
-        let data = TensorData {
-            dtype: ty.dtype,
-            shape,
-            name: weight.map(Into::into),
-            bytes: bytes.map(Into::into),
-        };
-        let id = self.graph.insert(Op::Constant(data), &[], ty, Some(name));
-        self.graph.node_mut(id).storage = storage;
-        Ok(id)
-    }
-
-    fn string(&mut self, what: &str) -> Read<String> {
-        let Kind::Text(text) = self.peek().kind.clone() else {
-            return self.expected(what);
-        };
-        self.next();
-        Ok(text)
-    }
-
-    /// The elements; `None` where only a weight is named.
-    fn constant_bytes(
-        &mut self,
-        dtype: DType,
-        shape: &[usize],
-        span: Range<usize>,
-    ) -> Read<Option<Vec<u8>>> {
-        // No product can overflow: the type has fewer than 2^40 elements.
-        let elements: usize = if shape.contains(&0) {
-            0
-        } else {
-            shape.iter().product()
-        };
-        if self.at_word("weight") {
-            return Ok(None);
-        }
-        let bytes = if self.at_word("splat") {
-            self.next();
-            if elements > MAX_ELEMENTS {
-                let message = format!("{elements} elements; a splat has at most {MAX_ELEMENTS}");
-                return self.fail("too-large", message, span, "too large");
-            }
-            let literal = self.literal()?;
-            self.element(&literal, dtype)?.repeat(elements)
-        } else if self.at_word("hex") {
-            self.next();
-            let at = self.peek().span.clone();
-            let text = self.string("the bytes in quotes")?;
-            match from_hex(&text) {
-                Some(bytes) => bytes,
-                None => {
-                    return self.fail(
-                        "bad-literal",
-                        "not pairs of hex digits",
-                        at,
-                        "expected hex digits",
-                    );
-                }
-            }
-        } else if self.eat("[") {
-            let mut bytes = Vec::new();
-            while !self.at_symbol("]") {
-                let literal = self.literal()?;
-                bytes.extend(self.element(&literal, dtype)?);
-                if !self.eat(",") {
-                    break;
-                }
-            }
-            self.expect("]")?;
-            bytes
-        } else if shape.is_empty() {
-            let literal = self.literal()?;
-            self.element(&literal, dtype)?
-        } else {
-            return self.expected("`[`, `splat`, `hex` or `weight`");
-        };
-        if bytes.len() != elements * dtype.bytes() {
-            let found = bytes.len() / dtype.bytes();
-            let message = format!("expected {elements} elements, found {found}");
-            return self.fail("bad-literal", message, span, "of this type");
-        }
-        Ok(Some(bytes))
     }
 }

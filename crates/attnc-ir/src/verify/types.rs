@@ -1,0 +1,122 @@
+//! Types and expressions against the operands.
+
+use crate::scalar::{Scalar, ScalarExpr};
+use crate::{DType, Diagnostic, Node, Op, TensorType, infer};
+
+pub(super) fn check_type(node: &Node, operands: &[&TensorType], out: &mut Vec<Diagnostic>) {
+    let most = node.op.arity().1;
+    if operands.len() > most && node.op.takes_epilogue() && node.epilogue.is_none() {
+        out.push(Diagnostic::error(
+            "operand-count",
+            format!(
+                "{} takes {most} operands, found {} and no epilogue",
+                node.op.name(),
+                operands.len()
+            ),
+        ));
+    }
+    if node.epilogue.is_some() && !node.op.takes_epilogue() {
+        out.push(
+            Diagnostic::error(
+                "stray-epilogue",
+                format!("{} takes no epilogue", node.op.name()),
+            )
+            .note("put the expression into a map behind it"),
+        );
+        return;
+    }
+    let inferred = match infer::result_type(&node.op, operands) {
+        Ok(ty) => ty,
+        Err(diagnostic) => return out.push(diagnostic),
+    };
+    // Where an expression gives the value, f32 may be stored as any floating-point type.
+    let widens = match (&node.epilogue, &node.op) {
+        (Some(epilogue), _) => {
+            let fits = infer::check_expr(
+                "epilogue",
+                epilogue,
+                &inferred.shape,
+                operands,
+                node.ty.dtype,
+            );
+            out.extend(fits.err());
+            true
+        }
+        (None, Op::Map { .. }) => inferred.dtype == DType::F32 && node.ty.dtype.is_float(),
+        (None, _) => false,
+    };
+    if inferred.shape != node.ty.shape || !(widens || inferred.dtype == node.ty.dtype) {
+        let expected = TensorType {
+            dtype: if widens {
+                node.ty.dtype
+            } else {
+                inferred.dtype
+            },
+            shape: inferred.shape,
+        };
+        out.push(Diagnostic::error(
+            "type-mismatch",
+            format!(
+                "{} gives {expected}, but the value has type {}",
+                node.op.name(),
+                node.ty
+            ),
+        ));
+    }
+    check_loads(node, operands, out);
+}
+
+/// What [`infer::check_expr`] leaves open: types of loads and their indices, and where an argument is.
+fn check_loads(node: &Node, operands: &[&TensorType], out: &mut Vec<Diagnostic>) {
+    if let Op::Attention(a) = &node.op
+        && a.mask_mod.as_ref().is_some_and(ScalarExpr::uses_arg)
+    {
+        out.push(Diagnostic::error(
+            "bad-expression",
+            "mask_mod uses the score, but a mask depends on indices and loads only",
+        ));
+    }
+    for expr in expressions(node) {
+        for (id, scalar) in expr.ids().zip(expr.nodes()) {
+            let Scalar::Load { operand, index } = scalar else {
+                continue;
+            };
+            let Some(ty) = operands.get(*operand) else {
+                continue;
+            };
+            let wanted = if ty.dtype.is_float() {
+                DType::F32
+            } else {
+                ty.dtype
+            };
+            if expr.dtype(id) != wanted {
+                out.push(Diagnostic::error(
+                    "bad-expression",
+                    format!(
+                        "a load of {} from operand {operand}, which is {ty}",
+                        expr.dtype(id)
+                    ),
+                ));
+            }
+            if let Some(i) = index.iter().find(|i| expr.dtype(**i) != DType::I32) {
+                out.push(Diagnostic::error(
+                    "bad-expression",
+                    format!(
+                        "an index of type {} into operand {operand}; expected i32",
+                        expr.dtype(*i)
+                    ),
+                ));
+            }
+        }
+    }
+}
+
+/// The expressions of a node: of its op, and its epilogue.
+pub(super) fn expressions(node: &Node) -> Vec<&ScalarExpr> {
+    let of_op = match &node.op {
+        Op::Map { expr, .. } => [Some(expr), None],
+        Op::Attention(a) => [a.score_mod.as_ref(), a.mask_mod.as_ref()],
+        _ => [None, None],
+    };
+    of_op.into_iter().flatten().chain(&node.epilogue).collect()
+}
