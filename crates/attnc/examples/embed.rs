@@ -48,17 +48,20 @@ const SHAPE: [usize; 4] = [2, 3, 45, 32];
 const LEN: usize = SHAPE[0] * SHAPE[1] * SHAPE[2] * SHAPE[3];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("{}", embed()?);
+    match embed()? {
+        Some(said) => println!("{said}"),
+        None if std::env::var_os("ATTNC_REQUIRE_GPU").is_some() => {
+            return Err("ATTNC_REQUIRE_GPU is set, and there is no adapter".into());
+        }
+        None => println!("no adapter: nothing was run"),
+    }
     Ok(())
 }
 
-/// What came of it, in a sentence.
-fn embed() -> Result<String, Box<dyn Error>> {
+/// What came of it, in a sentence; `None` without an adapter.
+pub(crate) fn embed() -> Result<Option<String>, Box<dyn Error>> {
     let Some(adapter) = gpu::adapters().into_iter().next() else {
-        if std::env::var_os("ATTNC_REQUIRE_GPU").is_some() {
-            return Err("ATTNC_REQUIRE_GPU is set, and there is no adapter".into());
-        }
-        return Ok("no adapter: nothing was run".to_owned());
+        return Ok(None);
     };
     let request = wgpu::DeviceDescriptor {
         required_limits: adapter.limits(),
@@ -105,9 +108,9 @@ fn embed() -> Result<String, Box<dyn Error>> {
     }
     let name = adapter.get_info().name;
     let error = report.relative;
-    Ok(format!(
+    Ok(Some(format!(
         "two host passes around attention on {name}: off by {error:.1e} of the range"
-    ))
+    )))
 }
 
 /// The same in f64 on the CPU.
@@ -207,17 +210,5 @@ impl Host {
         Ok(words
             .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
             .collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_host_and_the_oracle_agree() {
-        let said = super::embed().unwrap();
-        assert!(
-            said.contains("off by") || said.starts_with("no adapter"),
-            "{said}"
-        );
     }
 }
