@@ -11,9 +11,6 @@ use std::collections::HashMap;
 
 /// Deeper nesting is refused, so that hostile input cannot exhaust the stack.
 const MAX_DEPTH: usize = 128;
-/// Polynomials of more terms or a higher degree are refused: products multiply them.
-const MAX_TERMS: usize = 64;
-const MAX_DEGREE: u32 = 16;
 
 /// What an expression may refer to.
 #[derive(Clone)]
@@ -144,20 +141,10 @@ impl Reader<'_, '_> {
     }
 
     pub(super) fn int(&mut self, dim: Dim, start: usize) -> Read<ExprId> {
-        let degree = dim
-            .terms()
-            .map(|(_, m)| m.iter().map(|(_, p)| *p).sum::<u32>())
-            .max()
-            .unwrap_or(0);
-        if dim.terms().count() > MAX_TERMS
-            || degree > MAX_DEGREE
-            || verify::dim_depth(&dim) > verify::MAX_DIM_DEPTH
-        {
+        if !verify::is_workable(&dim) {
             let span = start..self.p.previous_end();
-            let message = format!(
-                "a length of more than {MAX_TERMS} terms, of degree {MAX_DEGREE}, or nested too deeply"
-            );
-            return self.p.fail("too-complex", message, span, "too complex");
+            let diagnostic = verify::too_complex().label(span, "too complex");
+            return self.p.report(diagnostic);
         }
         Ok(self.builder.push(Scalar::Int(dim), DType::I32))
     }

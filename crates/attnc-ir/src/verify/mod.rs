@@ -16,8 +16,8 @@
 mod sizes;
 mod types;
 
-pub use sizes::{MAX_DIM_DEPTH, MAX_RANK, is_length_name};
-pub(crate) use sizes::{check_sizes, dim_depth};
+pub use sizes::{MAX_DIM_DEGREE, MAX_DIM_DEPTH, MAX_DIM_TERMS, MAX_RANK, is_length_name};
+pub(crate) use sizes::{check_sizes, is_workable, too_complex};
 
 use crate::{Diagnostic, Diagnostics, Graph, Node, Op, TensorData, TensorType, ValueId};
 use sizes::{check_lengths, input_symbols};
@@ -76,7 +76,7 @@ pub const RULES: &[(&str, &str)] = &[
     ("too-large", "sizes known now are below 2^40 elements"),
     (
         "too-complex",
-        "values have at most 16 axes, lengths nest at most 16 deep, element counts have at most 4096 terms",
+        "values have at most 16 axes; lengths have at most 256 terms, degree 32 and nest 16 deep; element counts have at most 4096 terms",
     ),
     (
         "unbound-length",

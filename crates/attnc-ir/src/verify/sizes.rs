@@ -1,7 +1,7 @@
 //! Sizes that can be worked with, and the lengths they are made of.
 
 use super::types::expressions;
-use crate::scalar::ScalarExpr;
+use crate::scalar::{Scalar, ScalarExpr};
 use crate::{Atom, Diagnostic, Dim, Graph, Node, Op, TensorType};
 use std::collections::BTreeSet;
 
@@ -9,6 +9,10 @@ use std::collections::BTreeSet;
 pub const MAX_RANK: usize = 16;
 /// Deepest nesting of `floordiv`, `max` and `min` in a length.
 pub const MAX_DIM_DEPTH: usize = 16;
+/// Most terms of a length.
+pub const MAX_DIM_TERMS: usize = 256;
+/// Highest degree of a length.
+pub const MAX_DIM_DEGREE: u32 = 32;
 /// The product of the lengths of a shape, written out, has at most this many terms.
 const MAX_TERMS: usize = 4096;
 /// A value has fewer elements than this.
@@ -27,11 +31,8 @@ pub(crate) fn check_sizes(ty: &TensorType, out: &mut Vec<Diagnostic>) -> bool {
         ));
         return false;
     }
-    if ty.shape.iter().any(|d| dim_depth(d) > MAX_DIM_DEPTH) {
-        out.push(Diagnostic::error(
-            "too-complex",
-            format!("a length nests more than {MAX_DIM_DEPTH} quotients, minima or maxima"),
-        ));
+    if !ty.shape.iter().all(is_workable) {
+        out.push(too_complex());
         return false;
     }
     for dim in ty
@@ -64,17 +65,32 @@ pub(crate) fn check_sizes(ty: &TensorType, out: &mut Vec<Diagnostic>) -> bool {
     out.len() == before
 }
 
-pub(crate) fn dim_depth(dim: &Dim) -> usize {
-    let inner = dim
-        .terms()
-        .flat_map(|(_, mono)| mono)
-        .map(|(atom, _)| match atom {
-            Atom::Sym(_) | Atom::Index(_) => 0,
-            Atom::FloorDiv(a, b) | Atom::Max(a, b) | Atom::Min(a, b) => {
-                1 + dim_depth(a).max(dim_depth(b))
-            }
-        });
-    inner.max().unwrap_or(0)
+/// Whether a length is small enough to be computed with.
+pub(crate) fn is_workable(dim: &Dim) -> bool {
+    fn nests(dim: &Dim, left: usize) -> bool {
+        dim.terms().count() <= MAX_DIM_TERMS
+            && dim.terms().all(|(_, mono)| {
+                mono.iter().map(|(_, power)| *power).sum::<u32>() <= MAX_DIM_DEGREE
+                    && mono.iter().all(|(atom, _)| match atom {
+                        Atom::Sym(_) | Atom::Index(_) => true,
+                        Atom::FloorDiv(a, b) | Atom::Max(a, b) | Atom::Min(a, b) => {
+                            left > 0 && nests(a, left - 1) && nests(b, left - 1)
+                        }
+                    })
+            })
+    }
+    nests(dim, MAX_DIM_DEPTH)
+}
+
+/// What is said of a length that is not.
+pub(crate) fn too_complex() -> Diagnostic {
+    Diagnostic::error(
+        "too-complex",
+        format!(
+            "a length of more than {MAX_DIM_TERMS} terms, of a degree above {MAX_DIM_DEGREE}, or of \
+             more than {MAX_DIM_DEPTH} quotients, minima and maxima in each other"
+        ),
+    )
 }
 
 pub(super) fn input_symbols(graph: &Graph) -> BTreeSet<String> {
@@ -100,6 +116,21 @@ fn attribute_dims(op: &Op) -> Vec<&Dim> {
 pub(super) fn check_lengths(node: &Node, known: &BTreeSet<String>, out: &mut Vec<Diagnostic>) {
     let mut dims = attribute_dims(&node.op);
     dims.extend(&node.ty.shape);
+    let ints = expressions(node).into_iter().flat_map(ScalarExpr::nodes);
+    let ints = ints.filter_map(|n| {
+        if let Scalar::Int(d) = n {
+            Some(d)
+        } else {
+            None
+        }
+    });
+    if !attribute_dims(&node.op)
+        .into_iter()
+        .chain(ints)
+        .all(is_workable)
+    {
+        out.push(too_complex());
+    }
     let indices: BTreeSet<u32> = dims.iter().flat_map(|d| d.indices()).collect();
     for n in indices {
         out.push(
