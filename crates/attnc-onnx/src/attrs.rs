@@ -81,6 +81,6 @@ impl<'m> Attrs<'m> {
 
     pub(crate) fn tensor(&self, name: &str) -> OpResult<Option<&'m TensorProto>> {
         let found = self.of_kind(name, attribute_kind::TENSOR, "a tensor")?;
-        Ok(found.and_then(|a| a.t.as_ref()))
+        Ok(found.and_then(|a| a.t.as_deref()))
     }
 }

@@ -55,6 +55,7 @@ mod model;
 mod ops;
 mod order;
 pub mod proto;
+mod scan;
 mod tensor;
 pub mod tensor_pb;
 mod value;
@@ -133,9 +134,11 @@ pub fn import_bytes(bytes: SharedBytes, dir: Option<&Path>) -> Result<Import, Im
 
 fn decode(bytes: Bytes, dir: Option<&Path>) -> Result<Import, ImportError> {
     let length = bytes.len();
-    let model = proto::ModelProto::decode(bytes).map_err(|e| ImportError::Malformed {
+    let malformed = |reason| ImportError::Malformed {
         bytes: length,
-        reason: e.to_string(),
-    })?;
+        reason,
+    };
+    scan::check(&bytes).map_err(malformed)?;
+    let model = proto::ModelProto::decode(bytes).map_err(|e| malformed(e.to_string()))?;
     model::import(&model, &mut file::Files::new(dir), length)
 }

@@ -34,6 +34,21 @@ fn what_is_no_model() {
 }
 
 #[test]
+fn files_of_empty_messages_are_refused_before_they_unfold() {
+    // A graph of nodes with one empty attribute each: 4 bytes that are more than a kilobyte in memory.
+    let count = 1_000_000usize;
+    let mut bytes = vec![0x3a];
+    let mut len = 4 * count;
+    while len >= 0x80 {
+        bytes.push(u8::try_from(len & 0x7f).unwrap() | 0x80);
+        len >>= 7;
+    }
+    bytes.push(u8::try_from(len).unwrap());
+    bytes.extend([0x0a, 0x02, 0x2a, 0x00].repeat(count));
+    assert!(malformed(&bytes).contains("times the file"));
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let error = attnc_onnx::import(Path::new("no/such/model.onnx")).unwrap_err();
     assert!(matches!(error, ImportError::Unreadable { .. }));

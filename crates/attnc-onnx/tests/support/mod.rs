@@ -109,7 +109,9 @@ pub(crate) trait With: Sized {
         self.attr(name, attribute_kind::FLOAT, |a| a.f = Some(value))
     }
     fn tensor(self, name: &str, value: TensorProto) -> Self {
-        self.attr(name, attribute_kind::TENSOR, |a| a.t = Some(value))
+        self.attr(name, attribute_kind::TENSOR, |a| {
+            a.t = Some(Box::new(value))
+        })
     }
 }
 
