@@ -117,6 +117,11 @@ impl Trace {
         message: impl Into<String>,
     ) {
         let nodes = values.iter().map(|&v| source_name(graph, v)).collect();
+        self.remark_on(kind, nodes, message);
+    }
+
+    /// Leaves a remark about source nodes by name, where they are gone by now.
+    pub fn remark_on(&mut self, kind: RemarkKind, nodes: Vec<String>, message: impl Into<String>) {
         self.remarks.push(Remark {
             pass: self.pass,
             kind,

@@ -70,12 +70,14 @@ impl Pass for FuseAttention {
             if !trace.claim() {
                 break;
             }
-            let parts = [found.score, Some(candidate.node), found.sum]
+            // Taken before the new node takes over the name of the last.
+            let nodes = [found.score, Some(candidate.node), found.sum]
                 .into_iter()
                 .flatten()
-                .collect::<Vec<_>>();
+                .map(|v| source_name(graph, v))
+                .collect();
             let fused = build(graph, &found)?;
-            trace.remark(RemarkKind::Fused, graph, &parts, describe(graph, fused));
+            trace.remark_on(RemarkKind::Fused, nodes, describe(graph, fused));
             changed = true;
         }
         if changed {
@@ -88,7 +90,7 @@ impl Pass for FuseAttention {
 /// Puts the attention node in place of what it computes.
 fn build(graph: &mut Graph, found: &structure::Structure) -> Result<ValueId, Diagnostics> {
     let inputs = operands::clean(graph, found)?;
-    let mods = mods::split(found, inputs.scale);
+    let mods = mods::split(graph, found, inputs.scale);
     let mut all = vec![inputs.q, inputs.k, inputs.v];
     all.extend(&mods.captured);
     let attention = Attention {
