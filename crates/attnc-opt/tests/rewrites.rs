@@ -192,6 +192,53 @@ fn finite_fills_are_numbers() {
 }
 
 #[test]
+fn minus_infinity_in_an_additive_mask_is_no_key_even_for_nan() {
+    let result = fuses(&format!(
+        "graph @g({HEAD}, %bias: f32[B, 1, M, N]) {{
+  %kt = transpose %k, perm = [0, 1, 3, 2]
+  %s = matmul %q, %kt
+  %m = add %bias, %s
+  %p = softmax %m, axis = 3
+  %o = matmul %p, %v
+  return %o
+}}"
+    ));
+    let attention = attention(&result);
+    assert_eq!(
+        attention.score_mod.unwrap().to_string(),
+        "arg + t3[d0, 0, d2, d3]"
+    );
+    assert_eq!(
+        attention.mask_mod.unwrap().to_string(),
+        "e0 = t3[d0, 0, d2, d3]; not(is_inf(e0) & e0 < 0.0)"
+    );
+    let mut inputs = inputs(&result.graph, 1);
+    // Key 2 is NaN, and masked for every query; every other key of batch 1 is masked as well.
+    let poison =
+        |name: &str, at: &dyn Fn(usize) -> Option<f32>, inputs: &mut Vec<(String, Tensor)>| {
+            let (_, tensor) = inputs.iter_mut().find(|(n, _)| n == name).unwrap();
+            let values = tensor
+                .to_f64()
+                .iter()
+                .enumerate()
+                .map(|(i, &v)| at(i).unwrap_or(v as f32))
+                .collect();
+            *tensor = Tensor::f32(tensor.shape().to_vec(), values);
+        };
+    poison("k", &|i| (i / 8 % 7 == 2).then_some(f32::NAN), &mut inputs);
+    poison("v", &|i| (i / 8 % 7 == 2).then_some(f32::NAN), &mut inputs);
+    poison(
+        "bias",
+        &|i| (i % 7 == 2 || i >= 35).then_some(f32::NEG_INFINITY),
+        &mut inputs,
+    );
+    let out = &run(&result.graph, &inputs)[0];
+    assert!(out.iter().all(|v| v.is_finite()));
+    assert!(out[out.len() / 2..].iter().all(|&v| v == 0.0));
+    assert!(out[..out.len() / 2].iter().any(|&v| v != 0.0));
+}
+
+#[test]
 fn causal_from_index_arithmetic() {
     let result = fuses(
         "graph @g(%q: f32[B, H, S, 8], %k: f32[B, H, P + S, 8], %v: f32[B, H, P + S, 8]) {

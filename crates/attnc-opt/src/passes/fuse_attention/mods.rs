@@ -6,13 +6,14 @@
 //! score + select(kv_idx <= q_idx, 0.0, -3.4e38)     score_mod, as it is: a finite fill is a number
 //! ```
 //!
-//! On exit an infinite fill that depends on the index alone or on booleans is a `mask_mod`; the factor
+//! On exit an infinite fill is a `mask_mod`, also one that only the data of an additive mask brings; the factor
 //! nearest the product is the scale; the rest is `score_mod`, in the order of the source.
 
 use super::operands::batch_and_heads;
 use super::structure::Structure;
+use attnc_ir::layout::source_index;
 use attnc_ir::scalar::{ExprId, Scalar, ScalarBuilder, ScalarExpr};
-use attnc_ir::{BinaryOp, Dim, Extents, UnaryOp, ValueId};
+use attnc_ir::{BinaryOp, CompareOp, Dim, Extents, Graph, Op, UnaryOp, ValueId};
 
 /// The two functions and what they load, from operand 3 on.
 pub(crate) struct Mods {
@@ -23,7 +24,7 @@ pub(crate) struct Mods {
 }
 
 /// Splits the score expression of a structure whose operands carried the factor `scale`.
-pub(crate) fn split(found: &Structure, scale: f64) -> Mods {
+pub(crate) fn split(graph: &Graph, found: &Structure, scale: f64) -> Mods {
     let scores = over_heads(found, &found.scores);
     let stated = found.mask.as_ref().map(|m| over_heads(found, m));
     let (factor, scores) = take_scale(&scores);
@@ -32,7 +33,13 @@ pub(crate) fn split(found: &Structure, scale: f64) -> Mods {
     let indices = e.indices();
     let keep = &mut |e: &mut ScalarBuilder, operand, dtype, index| e.load(operand, dtype, index);
     let root = e.inline(&scores, &indices, None, keep);
+    let may_mask: Vec<bool> = found
+        .captured
+        .iter()
+        .map(|&v| may_be_infinite(graph, v))
+        .collect();
     let mut peeled = Peeler {
+        may_mask,
         needs_score: Vec::new(),
         mask: e.bool(true),
         e,
@@ -123,10 +130,24 @@ fn scaled_arg(expr: &ScalarExpr) -> Option<(ExprId, f64)> {
     }
 }
 
+/// Whether a value may hold infinities on purpose: tables are looked at; results of products and norms are
+/// no masks.
+fn may_be_infinite(graph: &Graph, value: ValueId) -> bool {
+    let base = source_index(graph, value).0;
+    match &graph.node(base).op {
+        _ if !graph.ty(base).dtype.is_float() => false,
+        Op::Constant(data) => (0..data.len()).any(|i| data.get_f64(i).is_none_or(f64::is_infinite)),
+        Op::MatMul | Op::LayerNorm { .. } | Op::RmsNorm { .. } | Op::Softmax { .. } => false,
+        _ => true,
+    }
+}
+
 /// Takes infinite fills off a score, from the outside in.
 struct Peeler {
     e: ScalarBuilder,
     mask: ExprId,
+    /// For each captured value, whether it may hold an infinity that means "no key".
+    may_mask: Vec<bool>,
     /// Memo: whether a node reads the score.
     needs_score: Vec<Option<bool>>,
 }
@@ -158,6 +179,30 @@ impl Peeler {
         self.mask = self.e.binary(BinaryOp::And, self.mask, condition);
     }
 
+    /// A term from data may be -inf at run time: then there is no key, whatever the score is, even NaN.
+    fn require_finite(&mut self, bias: ExprId) {
+        if !self.reads_data(bias) {
+            return;
+        }
+        let infinite = self.e.unary(UnaryOp::IsInf, bias);
+        let zero = self.e.float(0.0);
+        let negative = self.e.compare(CompareOp::Lt, bias, zero);
+        let none = self.e.binary(BinaryOp::And, infinite, negative);
+        self.require(none, false);
+    }
+
+    /// Whether an element of such a tensor is in the value by sums and choices alone; products with finite
+    /// literals, as masks are built from 0 and 1, make no infinity out of finite data.
+    fn reads_data(&self, id: ExprId) -> bool {
+        match self.e.node(id) {
+            Scalar::Load { operand, .. } => self.may_mask[*operand],
+            Scalar::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) | Scalar::Select(_, a, b) => {
+                self.reads_data(*a) || self.reads_data(*b)
+            }
+            _ => false,
+        }
+    }
+
     /// The score without its infinite fills, which go to the mask.
     fn peel(&mut self, id: ExprId) -> ExprId {
         match self.e.node(id).clone() {
@@ -179,7 +224,10 @@ impl Peeler {
                 }
                 let score = self.peel(a);
                 match self.peel_bias(b) {
-                    Some(bias) => self.e.binary(BinaryOp::Add, score, bias),
+                    Some(bias) => {
+                        self.require_finite(bias);
+                        self.e.binary(BinaryOp::Add, score, bias)
+                    }
                     None => score,
                 }
             }
