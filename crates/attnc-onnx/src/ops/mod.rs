@@ -6,12 +6,14 @@
 mod attention;
 mod constant;
 mod conv;
+mod einsum;
 mod elementwise;
 mod gather;
 mod matmul;
 mod norm;
 mod reduce;
 mod rotary;
+mod scatter;
 mod shape;
 
 use crate::attrs::Attrs;
@@ -175,6 +177,13 @@ const OPS: &[OpEntry] = &[
     op("Gather", 2, &["axis"], gather::gather),
     op("GatherElements", 2, &["axis"], gather::gather_elements),
     op("GatherND", 2, &["batch_dims"], gather::gather_nd),
+    op("ScatterND", 3, &["reduction"], scatter::scatter_nd),
+    op(
+        "TensorScatter",
+        3,
+        &["axis", "mode"],
+        scatter::tensor_scatter,
+    ),
     // Reductions and norms.
     op("CumSum", 2, &["exclusive", "reverse"], reduce::cumsum),
     op("LogSoftmax", 1, &["axis"], reduce::log_softmax),
@@ -217,6 +226,7 @@ const OPS: &[OpEntry] = &[
         &["alpha", "beta", "transA", "transB"],
         matmul::gemm,
     ),
+    op("Einsum", ANY, &["equation"], einsum::einsum),
     op("MatMul", 2, &[], matmul::matmul),
     op(
         "Conv",

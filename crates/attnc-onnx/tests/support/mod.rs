@@ -110,7 +110,7 @@ pub(crate) trait With: Sized {
     }
     fn tensor(self, name: &str, value: TensorProto) -> Self {
         self.attr(name, attribute_kind::TENSOR, |a| {
-            a.t = Some(Box::new(value))
+            a.t = Some(Box::new(value));
         })
     }
 }
