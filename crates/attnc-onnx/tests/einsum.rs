@@ -23,17 +23,9 @@ fn scores_are_a_product_with_a_transpose() {
     let heads: &[&str] = &["B", "4", "S", "16"];
     let keys: &[&str] = &["B", "4", "T", "16"];
     let text = body(&einsum("bhqd,bhkd->bhqk", &[heads, keys]));
-    assert_eq!(
-        text.lines()
-            .map(|l| l.split(" = ").nth(1).unwrap_or(l))
-            .collect::<Vec<_>>(),
-        ["transpose %b, perm", "matmul %a, %0", "return %y"]
-            .map(|l| l.to_owned())
-            .iter()
-            .map(String::as_str)
-            .collect::<Vec<_>>(),
-        "{text}"
-    );
+    assert!(text.contains("transpose %b, perm = [0, 1, 3, 2]"), "{text}");
+    assert!(text.contains("%y = matmul %a, "), "{text}");
+    assert_eq!(text.lines().count(), 3, "{text}");
 }
 
 #[test]
