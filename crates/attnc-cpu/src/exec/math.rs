@@ -1,14 +1,17 @@
 //! f32 functions that are not a machine instruction, without branches, so that loops over them vectorise.
 //!
 //! The polynomials are Chebyshev fits of their function on the interval stated; errors were measured in
-//! f32 against f64 and the tests hold them. NaN stays NaN everywhere.
+//! f32 against f64 and the tests hold them. NaN stays NaN everywhere. All are inlined, always: a loop with a
+//! call in it does not vectorise, and left to itself the compiler calls the larger ones.
 
 /// `c[0] + c[1] x + c[2] x² + …`.
+#[inline(always)]
 fn poly<const N: usize>(x: f32, c: [f32; N]) -> f32 {
     c.iter().rev().fold(0.0, |sum, &c| sum * x + c)
 }
 
 /// `2^n` for `n` in [-126, 127]; anything for others.
+#[inline(always)]
 fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127).cast_unsigned()) << 23)
 }
@@ -16,6 +19,7 @@ fn power_of_two(n: i32) -> f32 {
 /// `e^x`, relative error below 2e-7 where the result is a normal number.
 ///
 /// `x = n ln 2 + r` with `|r| <= ln 2 / 2`, so `e^x = 2^n e^r` (Cody and Waite 1980).
+#[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     // Adding it puts the nearest integer into the low bits.
     const TO_INT: f32 = 12_582_912.0;
@@ -49,6 +53,7 @@ pub(crate) fn exp(x: f32) -> f32 {
 }
 
 /// Hyperbolic tangent, error below 2e-7.
+#[inline(always)]
 pub(crate) fn tanh(x: f32) -> f32 {
     let (a, u) = (x.abs(), x * x);
     // On |x| <= 0.625, where the other form cancels.
@@ -68,6 +73,7 @@ pub(crate) fn tanh(x: f32) -> f32 {
 }
 
 /// The error function, error below 2e-7.
+#[inline(always)]
 pub(crate) fn erf(x: f32) -> f32 {
     let (a, u) = (x.abs(), x * x);
     // On |x| <= 1.
@@ -103,22 +109,26 @@ pub(crate) fn erf(x: f32) -> f32 {
 }
 
 /// `1 / (1 + e^-x)`.
+#[inline(always)]
 pub(crate) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
 /// `x / 2 * (1 + erf(x / sqrt(2)))`.
+#[inline(always)]
 pub(crate) fn gelu(x: f32) -> f32 {
     0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2))
 }
 
 /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`.
+#[inline(always)]
 pub(crate) fn gelu_tanh(x: f32) -> f32 {
     const SQRT_2_OVER_PI: f32 = 0.797_884_6;
     0.5 * x * (1.0 + tanh(SQRT_2_OVER_PI * (x + 0.044_715 * x * x * x)))
 }
 
 /// `log(1 + e^x)` without overflow.
+#[inline(always)]
 pub(crate) fn softplus(x: f32) -> f32 {
     (if x < 0.0 { 0.0 } else { x }) + exp(-x.abs()).ln_1p()
 }
