@@ -46,7 +46,18 @@ enum Outcome {
     ComparisonFailed,
 }
 
+/// Without a desktop session, Mesa's device-select layer prints an error about `XDG_RUNTIME_DIR` for every
+/// Vulkan instance. It only reorders adapters, and attnc chooses its own, so the layer is left out.
+fn quiet_mesa() {
+    let headless = cfg!(target_os = "linux") && std::env::var_os("XDG_RUNTIME_DIR").is_none();
+    if headless && std::env::var_os("NODEVICE_SELECT").is_none() {
+        // SAFETY: `main` calls this first, so no other thread can read the environment meanwhile.
+        unsafe { std::env::set_var("NODEVICE_SELECT", "1") };
+    }
+}
+
 fn main() -> ExitCode {
+    quiet_mesa();
     let result = match Cli::parse().command {
         Command::Explain(options) => commands::explain::run(&options),
         Command::Compile(options) => commands::compile::run(&options),

@@ -43,7 +43,7 @@ fn transcripts() {
 /// The commands of README.md's first block that run the tool, without what builds it.
 fn readme_commands() -> Vec<Vec<String>> {
     let readme = std::fs::read_to_string(root().join("README.md")).expect("there is a README");
-    let prefix = "cargo run --release -p attnc-cli -- ";
+    let prefix = "cargo run -p attnc-cli -- ";
     let commands = readme.lines().filter_map(|line| {
         let line = line.trim_start_matches("$ ");
         line.strip_prefix(prefix)

@@ -11,7 +11,8 @@
 //! * softmax runs over the last axis, reductions over trailing axes, with transposes around them;
 //! * equal nodes exist once.
 //!
-//! On exit no two equal nodes remain and no view of a view could be one view.
+//! On exit no two equal nodes remain, and no chain of views is nothing, one transpose or one reshape of what
+//! it starts from.
 
 use crate::{Change, Pass, Trace};
 use attnc_ir::layout::{row_major, source_index};
