@@ -29,7 +29,7 @@ fn compile_model(criterion: &mut Criterion, file: &Path) {
     group.sample_size(10);
     group.measurement_time(Duration::from_secs(3));
     group.bench_function("import", |b| {
-        b.iter_with_large_drop(|| stages::import(black_box(file)))
+        b.iter_with_large_drop(|| stages::import(black_box(file)));
     });
     group.bench_function("optimise", |b| {
         b.iter_with_large_drop(|| stages::optimise(black_box(&model)));
