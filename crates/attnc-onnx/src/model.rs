@@ -22,7 +22,7 @@ use attnc_ir::{Diagnostic, Diagnostics, Shape, TensorType};
 use std::collections::HashMap;
 
 /// Operator sets whose operators are known.
-const OPSETS: std::ops::RangeInclusive<i64> = 7..=25;
+const OPSETS: std::ops::RangeInclusive<i64> = 7..=ops::NEWEST;
 /// Functions that call functions, so deep.
 const MAX_CALLS: usize = 16;
 /// Walks over a model, as long as each learns something; see [`crate::known`].
@@ -386,7 +386,7 @@ impl<'m> Importer<'m> {
         );
         let function = self.functions.get(&key).copied();
         let op = if function.is_none() {
-            Some(ops::find(node, &attrs)?)
+            Some(ops::find(node, &attrs, opset)?)
         } else {
             None
         };

@@ -58,6 +58,13 @@ pub(super) fn constant_of_shape(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
 pub(super) fn range(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let (start, limit, delta) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let dtype = c.dtype(&start);
+    // Steps are multiplied, not summed up, so nothing accumulates; in f32, as 1 asks for.
+    if let Some(stash) = c.attrs.int("stash_type")?.filter(|&n| n != 1) {
+        return Err(OpError::unsupported(
+            format!("stash_type {stash}"),
+            "1, float",
+        ));
+    }
     let known = |v: &Value| v.as_ints().and_then(|i| i.data.first().cloned());
     let whole = |v: &Value| {
         let number = v

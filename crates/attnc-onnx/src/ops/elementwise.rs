@@ -105,16 +105,37 @@ pub(super) fn modulo(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let fmod = c.attrs.flag("fmod", false)?;
     let (a, b) = (c.input(0)?, c.input(1)?);
     if !fmod && c.dtype(&a).is_float() {
-        return Err(OpError::invalid(
-            "bad-attribute",
-            "Mod of floats needs `fmod` = 1",
-        ));
+        if c.opset < 28 {
+            return Err(OpError::invalid(
+                "bad-attribute",
+                "Mod of floats needs `fmod` = 1 before opset 28",
+            ));
+        }
+        return Ok(vec![floor_mod(c, &a, &b)?]);
     }
-    Ok(vec![c.binary(
-        if fmod { BinaryOp::Rem } else { BinaryOp::Mod },
-        &a,
-        &b,
-    )?])
+    let op = if fmod { BinaryOp::Rem } else { BinaryOp::Mod };
+    Ok(vec![c.binary(op, &a, &b)?])
+}
+
+/// `a - floor(a / b) * b` of floats: the remainder, moved to the sign of `b`.
+fn floor_mod(c: &mut Call<'_, '_>, a: &Value, b: &Value) -> OpResult<Value> {
+    let rest = c.binary(BinaryOp::Rem, a, b)?;
+    let zero = c.scalar_like(a, 0.0);
+    let below = c.compare(CompareOp::Lt, &rest, &zero)?;
+    let negative = c.compare(CompareOp::Lt, b, &zero)?;
+    let differ = c.binary(BinaryOp::Xor, &below, &negative)?;
+    let some = c.compare(CompareOp::Ne, &rest, &zero)?;
+    let moves = c.binary(BinaryOp::And, &differ, &some)?;
+    let moved = c.binary(BinaryOp::Add, &rest, b)?;
+    c.apply(Op::Where, &[&moves, &moved, &rest])
+}
+
+/// `x * tanh(softplus(x))`. Misra 2019, arXiv:1908.08681.
+pub(super) fn mish(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let x = c.input(0)?;
+    let soft = c.unary(UnaryOp::Softplus, &x)?;
+    let gate = c.unary(UnaryOp::Tanh, &soft)?;
+    Ok(vec![c.binary(BinaryOp::Mul, &x, &gate)?])
 }
 
 /// `x^n` for the exponents that models use are products and roots; others stay.

@@ -3,6 +3,7 @@
 //! An importer reads operands and attributes of a [`Call`] and gives the results. The table says which
 //! attributes it understands; any other is an error before it runs, so none is ever ignored.
 
+mod attend;
 mod attention;
 mod constant;
 mod conv;
@@ -32,8 +33,14 @@ pub(crate) struct OpEntry {
     /// More operands than this are an error.
     pub(crate) most_inputs: usize,
     attrs: &'static [&'static str],
+    /// The newest operator set whose definition of it this follows. Sets up to there that changed it are
+    /// told apart by the importer, or only allow more element types.
+    newest: i64,
     pub(crate) import: Importer,
 }
+
+/// The newest operator set of ONNX whose operators were all compared with their importers.
+pub(crate) const NEWEST: i64 = 28;
 
 const fn op(
     name: &'static str,
@@ -46,6 +53,7 @@ const fn op(
         name,
         most_inputs,
         attrs,
+        newest: NEWEST,
         import,
     }
 }
@@ -110,6 +118,7 @@ const OPS: &[OpEntry] = &[
     op("Max", ANY, &[], |c| elementwise::variadic(c, BinaryOp::Max)),
     op("Mean", ANY, &[], elementwise::mean),
     op("Min", ANY, &[], |c| elementwise::variadic(c, BinaryOp::Min)),
+    op("Mish", 1, &[], elementwise::mish),
     op("Mod", 2, &["fmod"], elementwise::modulo),
     op("Mul", 2, &[], |c| elementwise::binary(c, BinaryOp::Mul)),
     op("Neg", 1, &[], |c| elementwise::unary(c, UnaryOp::Neg)),
@@ -172,7 +181,7 @@ const OPS: &[OpEntry] = &[
         constant::constant_of_shape,
     ),
     op("EyeLike", 1, &["dtype", "k"], constant::eye_like),
-    op("Range", 3, &[], constant::range),
+    op("Range", 3, &["stash_type"], constant::range),
     // Lookups.
     op("Gather", 2, &["axis"], gather::gather),
     op("GatherElements", 2, &["axis"], gather::gather_elements),
@@ -206,6 +215,24 @@ const OPS: &[OpEntry] = &[
         3,
         &["axis", "epsilon", "stash_type"],
         norm::layer_norm,
+    ),
+    op(
+        "GroupNormalization",
+        3,
+        &["epsilon", "num_groups", "stash_type"],
+        norm::group_norm,
+    ),
+    op(
+        "InstanceNormalization",
+        3,
+        &["epsilon"],
+        norm::instance_norm,
+    ),
+    op(
+        "MeanVarianceNormalization",
+        1,
+        &["axes"],
+        norm::mean_variance,
     ),
     op(
         "RMSNormalization",
@@ -247,8 +274,10 @@ const OPS: &[OpEntry] = &[
         &[
             "is_causal",
             "kv_num_heads",
+            "left_window_size",
             "q_num_heads",
             "qk_matmul_output_mode",
+            "right_window_size",
             "scale",
             "softcap",
             "softmax_precision",
@@ -266,7 +295,7 @@ const OPS: &[OpEntry] = &[
 const REDUCE: &[&str] = &["axes", "keepdims", "noop_with_empty_axes"];
 
 /// The importer of a node, if its operator and all its attributes are known.
-pub(crate) fn find(node: &NodeProto, attrs: &Attrs<'_>) -> OpResult<&'static OpEntry> {
+pub(crate) fn find(node: &NodeProto, attrs: &Attrs<'_>, opset: i64) -> OpResult<&'static OpEntry> {
     let domain = if node.domain == "ai.onnx" {
         ""
     } else {
@@ -281,6 +310,12 @@ pub(crate) fn find(node: &NodeProto, attrs: &Attrs<'_>) -> OpResult<&'static OpE
             "an export that writes it in other operators",
         ));
     };
+    if opset > entry.newest {
+        return Err(OpError::unsupported(
+            format!("the operator as operator set {opset} defines it"),
+            format!("operator set {} or older", entry.newest),
+        ));
+    }
     let unknown: Vec<_> = attrs
         .0
         .iter()
