@@ -198,6 +198,10 @@ pub(super) fn gelu(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
 /// `x * sigmoid(alpha * x)`.
 pub(super) fn swish(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let alpha = f64::from(c.attrs.float("alpha")?.unwrap_or(1.0));
+    swish_of(c, alpha)
+}
+
+pub(super) fn swish_of(c: &mut Call<'_, '_>, alpha: f64) -> OpResult<Vec<Value>> {
     if alpha == 1.0 {
         return unary(c, UnaryOp::Silu);
     }

@@ -6,6 +6,8 @@
 mod attend;
 mod attention;
 mod constant;
+mod contrib;
+mod contrib_attention;
 mod conv;
 mod einsum;
 mod elementwise;
@@ -54,6 +56,23 @@ const fn op(
         most_inputs,
         attrs,
         newest: NEWEST,
+        import,
+    }
+}
+
+/// An operator of `com.microsoft`, all of which are of version 1.
+const fn ms(
+    name: &'static str,
+    most_inputs: usize,
+    attrs: &'static [&'static str],
+    import: Importer,
+) -> OpEntry {
+    OpEntry {
+        domain: "com.microsoft",
+        name,
+        most_inputs,
+        attrs,
+        newest: 1,
         import,
     }
 }
@@ -289,6 +308,90 @@ const OPS: &[OpEntry] = &[
         4,
         &["interleaved", "num_heads", "rotary_embedding_dim"],
         rotary::rotary_embedding,
+    ),
+    // Of ONNX Runtime.
+    ms("BiasGelu", 2, &[], |c| contrib::biased(c, UnaryOp::Gelu)),
+    ms("FastGelu", 2, &[], |c| {
+        contrib::biased(c, UnaryOp::GeluTanh)
+    }),
+    ms("Gelu", 1, &[], |c| contrib::biased(c, UnaryOp::Gelu)),
+    ms("QuickGelu", 1, &["alpha"], contrib::quick_gelu),
+    ms(
+        "SkipLayerNormalization",
+        5,
+        &["epsilon"],
+        contrib::skip_layer_norm,
+    ),
+    ms(
+        "SkipSimplifiedLayerNormalization",
+        4,
+        &["epsilon"],
+        contrib::skip_rms_norm,
+    ),
+    ms(
+        "SimplifiedLayerNormalization",
+        2,
+        &["axis", "epsilon", "stash_type"],
+        norm::rms_norm,
+    ),
+    ms(
+        "EmbedLayerNormalization",
+        9,
+        &["epsilon", "mask_index_type"],
+        contrib::embed_layer_norm,
+    ),
+    ms(
+        "FusedMatMul",
+        2,
+        &["alpha", "transA", "transB", "transBatchA", "transBatchB"],
+        contrib::fused_matmul,
+    ),
+    ms(
+        "RotaryEmbedding",
+        4,
+        &[
+            "interleaved",
+            "is_packed_batching",
+            "num_heads",
+            "rotary_embedding_dim",
+            "scale",
+        ],
+        contrib::rotary_embedding,
+    ),
+    ms(
+        "MultiHeadAttention",
+        8,
+        &["mask_filter_value", "num_heads", "scale", "unidirectional"],
+        contrib_attention::multi_head,
+    ),
+    ms(
+        "Attention",
+        6,
+        &[
+            "do_rotary",
+            "mask_filter_value",
+            "num_heads",
+            "past_present_share_buffer",
+            "qkv_hidden_sizes",
+            "scale",
+            "unidirectional",
+        ],
+        contrib_attention::packed,
+    ),
+    ms(
+        "GroupQueryAttention",
+        17,
+        &[
+            "do_rotary",
+            "kv_num_heads",
+            "local_window_size",
+            "num_heads",
+            "rotary_interleaved",
+            "scale",
+            "smooth_softmax",
+            "softcap",
+        ],
+        contrib_attention::group_query,
     ),
 ];
 

@@ -8,34 +8,69 @@ use crate::error::{OpError, OpResult};
 use crate::value::Value;
 use attnc_ir::{BinaryOp, Dim, Op};
 
+/// Cosines and sines of positions, and how they are applied.
+pub(super) struct Angles {
+    /// `[B or 1, N, pairs]`.
+    pub(super) cos: Value,
+    /// As the cosines.
+    pub(super) sin: Value,
+    /// Whether a pair is two neighbours.
+    pub(super) interleaved: bool,
+    /// Elements of a head that are rotated; `None` is all.
+    pub(super) rotated: Option<Dim>,
+}
+
 pub(super) fn rotary_embedding(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let x = c.input(0)?;
     let original = c.shape(&x);
     let (x, heads) = apart(c, &x)?;
-    let shape = c.shape(&x);
-    let interleaved = c.attrs.flag("interleaved", false)?;
-    let rotated = match c.attrs.int("rotary_embedding_dim")?.unwrap_or(0) {
-        0 => shape[3].clone(),
-        n => Dim::from(n),
+    let rotated = c.attrs.int("rotary_embedding_dim")?.unwrap_or(0);
+    let angles = Angles {
+        cos: positioned(c, 1)?,
+        sin: positioned(c, 2)?,
+        interleaved: c.attrs.flag("interleaved", false)?,
+        rotated: (rotated > 0).then(|| Dim::from(rotated)),
     };
+    let out = rotate(c, &x, heads, &angles)?;
+    Ok(vec![c.reshape(&out, original)?])
+}
+
+/// Operand `n`, looked up at the positions if they are given.
+fn positioned(c: &mut Call<'_, '_>, n: usize) -> OpResult<Value> {
+    let table = c.input(n)?;
+    match c.optional(3) {
+        Some(positions) => c.apply(Op::Gather { axis: 0 }, &[&table, &positions]),
+        None => Ok(table),
+    }
+}
+
+/// Rotates an operand with 4 axes, of which `heads` is the heads'.
+pub(super) fn rotate(
+    c: &mut Call<'_, '_>,
+    x: &Value,
+    heads: usize,
+    angles: &Angles,
+) -> OpResult<Value> {
+    let shape = c.shape(x);
+    let rotated = angles.rotated.clone().unwrap_or_else(|| shape[3].clone());
     let Some(half) = rotated.exact_div(&Dim::from(2)) else {
         return Err(OpError::invalid(
             "bad-attribute",
             format!("{rotated} elements of a head are to be rotated in pairs"),
         ));
     };
-    let cos = angles(c, 1, heads, &half)?;
-    let sin = angles(c, 2, heads, &half)?;
-    let (start, step) = if interleaved {
+    let cos = with_heads(c, &angles.cos, heads, &half)?;
+    let sin = with_heads(c, &angles.sin, heads, &half)?;
+    let (start, step) = if angles.interleaved {
         (Dim::one(), 2)
     } else {
         (half.clone(), 1)
     };
-    let a = cut(c, &x, Dim::zero(), half.clone(), step)?;
-    let b = cut(c, &x, start, half, step)?;
+    let a = cut(c, x, Dim::zero(), half.clone(), step)?;
+    let b = cut(c, x, start, half, step)?;
     let real = combine(c, BinaryOp::Sub, (&a, &cos), (&b, &sin))?;
     let imaginary = combine(c, BinaryOp::Add, (&a, &sin), (&b, &cos))?;
-    let mut out = if interleaved {
+    let out = if angles.interleaved {
         let mut pair = c.shape(&real);
         pair.push(Dim::one());
         let real = c.reshape(&real, pair.clone())?;
@@ -47,11 +82,11 @@ pub(super) fn rotary_embedding(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     } else {
         c.apply(Op::Concat { axis: 3 }, &[&real, &imaginary])?
     };
-    if rotated != shape[3] {
-        let rest = cut(c, &x, rotated.clone(), shape[3].clone() - rotated, 1)?;
-        out = c.apply(Op::Concat { axis: 3 }, &[&out, &rest])?;
+    if rotated == shape[3] {
+        return Ok(out);
     }
-    Ok(vec![c.reshape(&out, original)?])
+    let rest = cut(c, x, rotated.clone(), shape[3].clone() - rotated, 1)?;
+    c.apply(Op::Concat { axis: 3 }, &[&out, &rest])
 }
 
 /// The operand with 4 axes, and which of them is the heads'.
@@ -76,23 +111,19 @@ fn apart(c: &mut Call<'_, '_>, x: &Value) -> OpResult<(Value, usize)> {
 }
 
 /// Cosines or sines of each position, with an axis of length 1 for the heads.
-fn angles(c: &mut Call<'_, '_>, n: usize, heads: usize, half: &Dim) -> OpResult<Value> {
-    let mut table = c.input(n)?;
-    if let Some(positions) = c.optional(3) {
-        table = c.apply(Op::Gather { axis: 0 }, &[&table, &positions])?;
-    }
-    let mut shape = c.shape(&table);
+fn with_heads(c: &mut Call<'_, '_>, table: &Value, heads: usize, half: &Dim) -> OpResult<Value> {
+    let mut shape = c.shape(table);
     if shape.len() != 3 || shape[2] != *half {
         return Err(OpError::invalid(
             "shape-mismatch",
             format!(
                 "angles are {}, expected 3 axes and {half} of a position",
-                c.ty(&table)
+                c.ty(table)
             ),
         ));
     }
     shape.insert(heads, Dim::one());
-    c.reshape(&table, shape)
+    c.reshape(table, shape)
 }
 
 fn cut(c: &mut Call<'_, '_>, x: &Value, start: Dim, len: Dim, step: i64) -> OpResult<Value> {
