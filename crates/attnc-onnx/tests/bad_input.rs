@@ -383,3 +383,18 @@ fn lengths_that_grow_without_end_are_refused() {
         "{error}"
     );
 }
+
+#[test]
+fn refusals_say_what_would_be_needed() {
+    for (op, needed) in [
+        ("NonZero", "selects with a mask"),
+        ("Loop", "traced"),
+        ("QLinearMatMul", "the model in floats"),
+        ("TopK", "masks instead"),
+    ] {
+        let nodes = [node(op, &["x"], &["y"])];
+        let error = import(&model(17, &[x(&["2"])], &[], &nodes)).unwrap_err();
+        assert!(error.is_unsupported());
+        assert!(error.to_string().contains(needed), "{error}");
+    }
+}

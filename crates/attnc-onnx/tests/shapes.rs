@@ -417,3 +417,31 @@ fn a_minimum_is_decided_by_what_must_hold_later() {
     );
     assert_eq!(import.constraints.len(), 1);
 }
+
+#[test]
+fn a_resize_is_gathers_along_each_axis() {
+    let resize = |mode: &str| {
+        node("Resize", &["x", "", "", "to"], &["y"]).attr("mode", 3, |a| {
+            a.s = Some(mode.to_owned().into());
+        })
+    };
+    let sizes = [longs("to", &[4], &[1, 3, 8, 4])];
+    let of = |mode: &str| {
+        body(&model(
+            19,
+            &[x(&["1", "3", "4", "4"])],
+            &sizes,
+            &[resize(mode)],
+        ))
+    };
+    assert_eq!(of("nearest").matches("gather").count(), 1);
+    assert_eq!(of("linear").matches("gather").count(), 2);
+    assert_eq!(of("cubic").matches("gather").count(), 4);
+    let symbolic = model(19, &[x(&["1", "3", "H", "4"])], &sizes, &[resize("linear")]);
+    assert!(
+        import(&symbolic)
+            .unwrap_err()
+            .to_string()
+            .contains("a length of H made 8")
+    );
+}

@@ -15,6 +15,7 @@ mod gather;
 mod matmul;
 mod norm;
 mod reduce;
+mod resize;
 mod rotary;
 mod scatter;
 mod shape;
@@ -205,6 +206,22 @@ const OPS: &[OpEntry] = &[
     op("Gather", 2, &["axis"], gather::gather),
     op("GatherElements", 2, &["axis"], gather::gather_elements),
     op("GatherND", 2, &["batch_dims"], gather::gather_nd),
+    op(
+        "Resize",
+        4,
+        &[
+            "antialias",
+            "axes",
+            "coordinate_transformation_mode",
+            "cubic_coeff_a",
+            "exclude_outside",
+            "extrapolation_value",
+            "keep_aspect_ratio_policy",
+            "mode",
+            "nearest_mode",
+        ],
+        resize::resize,
+    ),
     op("ScatterND", 3, &["reduction"], scatter::scatter_nd),
     op(
         "TensorScatter",
@@ -397,6 +414,43 @@ const OPS: &[OpEntry] = &[
 
 const REDUCE: &[&str] = &["axes", "keepdims", "noop_with_empty_axes"];
 
+/// What is said of an operator that is not known.
+const ELSEWHERE: (&str, &str) = (
+    "the operator is not supported",
+    "an export that writes it in other operators",
+);
+
+/// Why an operator of the standard is not supported, and what would be needed.
+fn refusal(op: &str) -> (&'static str, &'static str) {
+    match op {
+        "NonZero" | "Compress" | "Unique" => (
+            "a result whose length depends on data",
+            "an export that selects with a mask (Where) instead of a list of positions",
+        ),
+        "TopK" | "NonMaxSuppression" => (
+            "sorting by data",
+            "an export that thresholds or masks instead",
+        ),
+        "Loop" | "If" | "Scan" | "SequenceMap" => (
+            "control flow",
+            "an export without it: traced, or with its loops unrolled",
+        ),
+        "QLinearMatMul"
+        | "MatMulInteger"
+        | "ConvInteger"
+        | "QLinearConv"
+        | "QuantizeLinear"
+        | "DequantizeLinear"
+        | "DynamicQuantizeLinear" => (
+            "integer arithmetic of quantised models",
+            "the model in floats",
+        ),
+        "RandomNormal" | "RandomNormalLike" | "RandomUniform" | "RandomUniformLike"
+        | "Bernoulli" | "Multinomial" => ("random numbers", "a model exported for inference"),
+        _ => ELSEWHERE,
+    }
+}
+
 /// The importer of a node, if its operator and all its attributes are known.
 pub(crate) fn find(node: &NodeProto, attrs: &Attrs<'_>, opset: i64) -> OpResult<&'static OpEntry> {
     let domain = if node.domain == "ai.onnx" {
@@ -408,10 +462,12 @@ pub(crate) fn find(node: &NodeProto, attrs: &Attrs<'_>, opset: i64) -> OpResult<
         .iter()
         .find(|e| e.name == node.op_type && e.domain == domain)
     else {
-        return Err(OpError::unsupported(
-            "the operator is not supported",
-            "an export that writes it in other operators",
-        ));
+        let (what, needed) = if domain.is_empty() {
+            refusal(&node.op_type)
+        } else {
+            ELSEWHERE
+        };
+        return Err(OpError::unsupported(what, needed));
     };
     if opset > entry.newest {
         return Err(OpError::unsupported(
