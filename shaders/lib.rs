@@ -34,10 +34,8 @@ macro_rules! shader_files {
 pub const CATALOGUE: &[ShaderFile] = shader_files![
     "kernels/flash_attention_fwd_rows",
     "kernels/layer_norm_rows",
-    "kernels/log_softmax_rows",
     "kernels/matmul_rows",
     "kernels/pointwise",
-    "kernels/pointwise_vec4",
     "kernels/reduce_rows",
     "kernels/rms_norm_rows",
     "kernels/scan_rows",
@@ -50,7 +48,6 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "lib/online_softmax",
     "lib/power",
     "lib/stable_tanh",
-    "mods/element4_add",
     "mods/element_add",
     "mods/element_gather_rows",
     "mods/mask_causal",

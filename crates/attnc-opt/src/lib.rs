@@ -114,18 +114,23 @@ fn report(graph: &Graph, found: usize, remarks: &[Remark], options: &Options) ->
             at: r.at.clone(),
         })
         .collect();
-    if !options.fuse_attention {
-        let reason = "attention fusion was turned off".to_owned();
-        declined.extend(
-            find_attention(graph)
-                .into_iter()
-                .filter(|c| !c.is_op)
-                .map(|c| Declined {
-                    node: source_name(graph, c.node),
-                    reason: reason.clone(),
-                    at: None,
-                }),
-        );
+    let unreached = match options.stop_after {
+        _ if !options.fuse_attention => Some("attention fusion was turned off".to_owned()),
+        Some(1) => Some("the passes stopped after 1 rewrite".to_owned()),
+        Some(n) => Some(format!("the passes stopped after {n} rewrites")),
+        None => None,
+    };
+    if let Some(reason) = unreached.filter(|_| found > fused + declined.len()) {
+        let left = find_attention(graph).into_iter().filter(|c| !c.is_op);
+        let left = left.map(|c| source_name(graph, c.node));
+        let left: Vec<_> = left
+            .filter(|node| !declined.iter().any(|d| d.node == *node))
+            .collect();
+        declined.extend(left.into_iter().map(|node| Declined {
+            node,
+            reason: reason.clone(),
+            at: None,
+        }));
     }
     AttentionReport {
         found,

@@ -604,6 +604,41 @@ fn refusals_name_the_node_and_the_rule() {
 }
 
 #[test]
+fn many_parts_are_joined_by_kernels_that_can_bind_them() {
+    let names: Vec<String> = (0..40).map(|i| format!("%x{i}")).collect();
+    let parameters: Vec<String> = names.iter().map(|n| format!("{n}: f32[B, 2]")).collect();
+    let result = check(&format!(
+        "graph @g({}) {{\n  %c = concat {}, axis = 1\n  %y = relu %c\n  return %y\n}}",
+        parameters.join(", "),
+        names.join(", ")
+    ));
+    for value in result.graph.values() {
+        assert!(
+            result.graph.node(value).operands().len() < 8,
+            "{}",
+            result.graph
+        );
+    }
+}
+
+#[test]
+fn slices_of_slices_are_one() {
+    let result = check(
+        "graph @g(%x: f32[B, 24]) {
+  %a = slice %x, axis = 1, start = 2, len = 20, step = 1
+  %b = slice %a, axis = 1, start = 19, len = 10, step = -2
+  %c = slice %b, axis = 1, start = 1, len = 4, step = 2
+  return %c
+}",
+    );
+    let slices = result
+        .graph
+        .values()
+        .filter(|&v| matches!(result.graph.node(v).op, Op::Slice { .. }));
+    assert_eq!(slices.count(), 1, "{}", result.graph);
+}
+
+#[test]
 fn head_dims_no_kernel_holds_are_declined() {
     for (columns, reason) in [
         (

@@ -360,6 +360,20 @@ mod tests {
     }
 
     #[test]
+    fn groups_and_bindings_past_what_devices_have_are_refused() {
+        for (group, binding) in [(4, 0), (u32::MAX, 0), (0, 1000)] {
+            let text = wrong(|p| {
+                p.kernels[0].bindings[1].group = group;
+                p.kernels[0].bindings[1].binding = binding;
+            });
+            assert!(
+                text.contains("is past the 4 groups of 1000 bindings"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
     fn a_good_plan_passes() {
         assert_eq!(plan().check(), Ok(()));
     }

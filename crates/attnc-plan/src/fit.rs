@@ -11,6 +11,10 @@ pub(crate) fn is_file_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 200 && !name.starts_with('.') && name.chars().all(plain)
 }
 
+/// Bind groups of a pipeline, and bindings of a group, that WebGPU guarantees.
+const MAX_GROUPS: u32 = 4;
+const MAX_BINDINGS: u32 = 1000;
+
 impl KernelArtifact {
     /// What is wrong with the kernel whatever the device, one line each.
     pub(crate) fn misshapes(&self) -> Vec<String> {
@@ -32,6 +36,12 @@ impl KernelArtifact {
         }
         let mut places = BTreeSet::new();
         for b in &self.bindings {
+            if b.group >= MAX_GROUPS || b.binding >= MAX_BINDINGS {
+                wrong.push(format!(
+                    "@group({}) @binding({}) is past the {MAX_GROUPS} groups of {MAX_BINDINGS} bindings",
+                    b.group, b.binding
+                ));
+            }
             if !places.insert((b.group, b.binding)) {
                 wrong.push(format!(
                     "@group({}) @binding({}) occurs twice",

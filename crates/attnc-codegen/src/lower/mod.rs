@@ -164,9 +164,10 @@ impl<'g> Lowerer<'g> {
         for (n, (name, value)) in graph.outputs().iter().enumerate() {
             let ty = graph.ty(*value);
             self.storable(ty.dtype, name);
+            let port = self.free_port(name);
             let buffer = self
                 .plan
-                .add_output(Port::new(name, ty.dtype, ty.shape.clone()));
+                .add_output(Port::new(&port, ty.dtype, ty.shape.clone()));
             if let Some(base) = self.whole(*value)
                 && !self.buffers.contains_key(&base)
             {
@@ -174,6 +175,22 @@ impl<'g> Lowerer<'g> {
                 self.output_of.insert(base, n);
             }
         }
+    }
+
+    /// Hosts bind inputs and outputs by name alike, so an output that is called as another port is gets a
+    /// suffix, and the plan says so.
+    fn free_port(&mut self, name: &str) -> String {
+        let ports = self.plan.inputs.iter().chain(&self.plan.outputs);
+        let taken: HashSet<&str> = ports.map(|p| p.name.as_str()).collect();
+        if !taken.contains(name) {
+            return name.to_owned();
+        }
+        let suffixed = (1..).map(|n| format!("{name}.out{n}"));
+        let free = suffixed.into_iter().find(|n| !taken.contains(n.as_str()));
+        let free = free.expect("some number is free");
+        let note = format!("output `{name}` is bound as `{free}`: another port has its name");
+        self.plan.notes.push(note);
+        free
     }
 
     fn storable(&mut self, dtype: DType, name: &str) {

@@ -364,6 +364,33 @@ fn outputs_that_are_views_inputs_or_doubles_are_copied_once_each() {
 }
 
 #[test]
+fn an_output_called_as_an_input_is_bound_by_another_name() {
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", f32s(&["S"]));
+    g.add_output("x", x);
+    let plan = plan(&g).plan;
+    assert_eq!(plan.outputs[0].name, "x.out1");
+    assert!(plan.notes[0].contains("`x` is bound as `x.out1`"));
+}
+
+#[test]
+fn text_grows_with_the_expression_not_with_its_paths() {
+    let mut e = ScalarBuilder::new(Extents::new(dims(&["S"])));
+    let index = e.indices();
+    let mut value = e.load(0, DType::F32, index);
+    for _ in 0..60 {
+        value = e.unary(UnaryOp::Neg, value);
+    }
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", f32s(&["S"]));
+    let y = add_map(&mut g, e.finish(value), &["S"], &[x]);
+    g.add_output("y", y);
+    // Each sign is printed once; printed again at every level, there would be 2^60.
+    let signs = mods(kernel(&plan(&g))).matches('-').count();
+    assert!((60..120).contains(&signs), "{signs}");
+}
+
+#[test]
 fn packed_projections_are_offsets_into_one_buffer() {
     let mut g = Graph::new("g");
     let packed = g.add_input("qkv", f32s(&["B", "S", "144"]));

@@ -51,6 +51,15 @@ fn silu(x: f32) -> f32 {
 /// Text, and whether it is a single operand.
 type Text = (String, bool);
 
+/// The value as the operand of an operator.
+fn as_operand((text, single): &Text) -> String {
+    if *single && !text.starts_with('-') {
+        text.clone()
+    } else {
+        format!("({text})")
+    }
+}
+
 impl Body<'_, '_> {
     /// The value that the function returns.
     pub(super) fn result(&mut self) -> Result<String, Diagnostic> {
@@ -111,10 +120,7 @@ impl Body<'_, '_> {
 
     /// The value as the operand of an operator.
     fn operand_value(&mut self, id: ExprId) -> Result<String, Diagnostic> {
-        Ok(match self.value(id)? {
-            (text, true) if !text.starts_with('-') => text,
-            (text, _) => format!("({text})"),
-        })
+        Ok(as_operand(&self.value(id)?))
     }
 
     fn text(&mut self, id: ExprId) -> Result<Text, Diagnostic> {
@@ -150,18 +156,21 @@ impl Body<'_, '_> {
     fn unary(&mut self, op: UnaryOp, a: ExprId) -> Result<Text, Diagnostic> {
         let dtype = self.expr.dtype(a);
         let float = dtype.is_float();
-        let x = self.value(a)?.0;
+        // Asked for once: asking twice at every level would take 2^depth steps.
+        let value = self.value(a)?;
+        let operand = as_operand(&value);
+        let x = value.0;
         let call = |name: &str| (format!("{name}({x})"), true);
         Ok(match op {
-            UnaryOp::Neg if dtype != DType::Bool => (format!("-{}", self.operand_value(a)?), false),
-            UnaryOp::Not if dtype == DType::Bool => (format!("!{}", self.operand_value(a)?), true),
+            UnaryOp::Neg if dtype != DType::Bool => (format!("-{operand}"), false),
+            UnaryOp::Not if dtype == DType::Bool => (format!("!{operand}"), true),
             UnaryOp::Abs if dtype != DType::Bool => call("abs"),
             UnaryOp::Sign if float || dtype == DType::I32 => call("sign"),
             UnaryOp::Relu if float => (format!("max({x}, 0.0)"), true),
             UnaryOp::Relu if dtype == DType::I32 => (format!("max({x}, 0i)"), true),
             UnaryOp::Sqrt if float => call("sqrt"),
             UnaryOp::Rsqrt if float => call("inverseSqrt"),
-            UnaryOp::Reciprocal if float => (format!("1.0 / {}", self.operand_value(a)?), false),
+            UnaryOp::Reciprocal if float => (format!("1.0 / {operand}"), false),
             UnaryOp::Exp if float => call("exp"),
             UnaryOp::Log if float => call("log"),
             UnaryOp::Sin if float => call("sin"),

@@ -169,7 +169,6 @@ fn matmul_tiles_of_every_kind_are_valid() {
 fn row_and_pointwise_kernels_are_valid() {
     for kernel in [
         "softmax_rows",
-        "log_softmax_rows",
         "layer_norm_rows",
         "rms_norm_rows",
         "scan_rows",
@@ -185,7 +184,6 @@ fn row_and_pointwise_kernels_are_valid() {
     }
     with_mods(linker("pointwise"), "mods/element_add");
     with_mods(linker("pointwise"), "mods/element_gather_rows");
-    with_mods(linker("pointwise_vec4"), "mods/element4_add");
 }
 
 #[test]
@@ -194,10 +192,8 @@ fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
     let tested = [
         "flash_attention_fwd_rows",
         "layer_norm_rows",
-        "log_softmax_rows",
         "matmul_rows",
         "pointwise",
-        "pointwise_vec4",
         "reduce_rows",
         "rms_norm_rows",
         "scan_rows",

@@ -9,6 +9,7 @@
 //! * chains of views that amount to nothing, one transpose or one reshape become that;
 //! * pointwise ops with a neutral constant, and casts to the same type, go;
 //! * softmax runs over the last axis, reductions over trailing axes, with transposes around them;
+//! * concatenations of many operands become trees that kernels can bind;
 //! * equal nodes exist once.
 //!
 //! On exit no two equal nodes remain, and no chain of views is nothing, one transpose or one reshape of what
@@ -30,7 +31,14 @@ impl Pass for Canonicalise {
     fn run(&self, graph: &mut Graph, trace: &mut Trace) -> Result<Change, Diagnostics> {
         let mut changed = false;
         for value in graph.topo_order() {
-            let rules = [merge_views, drop_neutral, softmax_last, reduce_trailing];
+            let rules = [
+                merge_slices,
+                merge_views,
+                drop_neutral,
+                softmax_last,
+                reduce_trailing,
+                split_concat,
+            ];
             let Some(new) = rules.iter().find_map(|rule| rule(graph, value)) else {
                 continue;
             };
@@ -56,6 +64,60 @@ fn insert(graph: &mut Graph, op: Op, operands: &[ValueId]) -> ValueId {
     graph
         .apply(op, operands)
         .expect("a rewrite of a verified node has a type")
+}
+
+/// A slice of a slice along the same axis is one slice.
+fn merge_slices(graph: &mut Graph, value: ValueId) -> Option<ValueId> {
+    let slice = |graph: &Graph, v: ValueId| match &graph.node(v).op {
+        Op::Slice {
+            axis,
+            start,
+            len,
+            step,
+        } => Some((*axis, start.clone(), len.clone(), *step)),
+        _ => None,
+    };
+    let (axis, start, len, step) = slice(graph, value)?;
+    let inner = graph.node(value).operands()[0];
+    let (inner_axis, inner_start, _, inner_step) = slice(graph, inner)?;
+    if axis != inner_axis {
+        return None;
+    }
+    let start = inner_start + start * Dim::from(inner_step);
+    let step = inner_step.checked_mul(step)?;
+    let source = graph.node(inner).operands()[0];
+    Some(insert(
+        graph,
+        Op::Slice {
+            axis,
+            start,
+            len,
+            step,
+        },
+        &[source],
+    ))
+}
+
+/// Operands that one kernel can read, with room for what is fused into it.
+const MAX_CONCAT: usize = 6;
+
+/// Concatenations of more operands than a kernel can bind become a tree.
+fn split_concat(graph: &mut Graph, value: ValueId) -> Option<ValueId> {
+    let Op::Concat { axis } = graph.node(value).op else {
+        return None;
+    };
+    let mut parts = graph.node(value).operands().to_vec();
+    if parts.len() <= MAX_CONCAT {
+        return None;
+    }
+    while parts.len() > 1 {
+        let join = |group: &[ValueId]| match group {
+            [one] => *one,
+            _ => insert(graph, Op::Concat { axis }, group),
+        };
+        parts = parts.chunks(MAX_CONCAT).map(join).collect();
+    }
+    parts.pop()
 }
 
 /// A chain of views as no view, one transpose or one reshape.
