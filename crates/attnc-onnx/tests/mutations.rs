@@ -108,3 +108,95 @@ fn two_thousand_broken_models_never_panic() {
     // A flipped bit of a weight leaves a model; if nothing came through, this tested nothing.
     assert!(imported > 100, "{imported} of 2000 imported");
 }
+
+/// One small model of each operator whose importer reads more than one thing.
+fn operators() -> Vec<Vec<u8>> {
+    use attnc_onnx::proto::{NodeProto, OperatorSetIdProto, data_type};
+    use prost::Message;
+    use support::{With, longs, model, node, port};
+    let ms = |op: &str, inputs: &[&str]| NodeProto {
+        domain: "com.microsoft".to_owned(),
+        ..node(op, inputs, &["y"]).int("num_heads", 2)
+    };
+    let x = |name: &str, dims: &[&str]| port(name, data_type::FLOAT, dims);
+    let inputs = [
+        x("x", &["B", "S", "8"]),
+        x("w", &["8", "24"]),
+        x("h", &["B", "2", "S", "4"]),
+        x("t", &["9", "2"]),
+        port("at", data_type::INT32, &["B"]),
+    ];
+    let constants = [longs("n", &[], &[7]), longs("ij", &[2, 2], &[0, 1, 1, 0])];
+    let text = |node: NodeProto, name: &str, value: &'static str| {
+        node.attr(name, 3, |a| a.s = Some(value.into()))
+    };
+    let nodes = [
+        ms("MultiHeadAttention", &["x", "x", "x", "", "at"]),
+        ms("Attention", &["x", "w", "", "at"]),
+        ms(
+            "GroupQueryAttention",
+            &["x", "x", "x", "h", "h", "at", "n", "t", "t"],
+        )
+        .int("kv_num_heads", 2)
+        .int("do_rotary", 1),
+        node("Attention", &["h", "h", "h"], &["y"]).int("left_window_size", 3),
+        text(
+            node("Einsum", &["h", "h"], &["y"]),
+            "equation",
+            "bhqd,bhkd->bhqk",
+        ),
+        text(
+            node("TensorScatter", &["h", "h", "at"], &["y"]),
+            "mode",
+            "circular",
+        ),
+        text(
+            node("ScatterND", &["t", "ij", "n1"], &["y"]),
+            "reduction",
+            "add",
+        ),
+        text(
+            node("Resize", &["t", "", "", "to"], &["y"]),
+            "mode",
+            "cubic",
+        ),
+        node("GroupNormalization", &["w", "t", "t"], &["y"]).int("num_groups", 4),
+    ];
+    nodes
+        .iter()
+        .map(|node| {
+            let mut model = model(25, &inputs, &constants, std::slice::from_ref(node));
+            let graph = model.graph.as_mut().unwrap();
+            graph.initializer.push(longs("to", &[2], &[18, 4]));
+            graph
+                .initializer
+                .push(support::floats("n1", &[2], &[1.0; 2]));
+            model.opset_import.push(OperatorSetIdProto {
+                domain: "com.microsoft".to_owned(),
+                version: 1,
+            });
+            model.encode_to_vec()
+        })
+        .collect()
+}
+
+#[test]
+fn broken_operators_never_panic() {
+    let models = operators();
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut imported = 0;
+    for round in 0..4500 {
+        let broken = mutate(&models[round % models.len()], &mut random);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let import = attnc_onnx::import_bytes(broken.into(), None).ok()?;
+            Some(attnc_ir::verify(&import.graph))
+        }));
+        match outcome {
+            Err(_) => panic!("round {round} panicked"),
+            Ok(Some(Err(found))) => panic!("round {round} does not verify: {found}"),
+            Ok(Some(Ok(()))) => imported += 1,
+            Ok(None) => {}
+        }
+    }
+    assert!(imported > 100, "{imported} of 4500 imported");
+}

@@ -83,22 +83,28 @@ pub(super) fn embed_layer_norm(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
             "the results output and embedding_sum only",
         ));
     }
+    if c.rank(&ids) != 2 || c.rank(&words) != 2 || c.rank(&positions) != 2 {
+        let message = format!(
+            "input_ids is {}, the tables {} and {}, expected 2 axes each",
+            c.ty(&ids),
+            c.ty(&words),
+            c.ty(&positions)
+        );
+        return Err(OpError::invalid("shape-mismatch", message));
+    }
     let look_up = Op::Gather { axis: 0 };
     let mut sum = c.apply(look_up.clone(), &[&words, &ids])?;
     let shape = c.shape(&sum);
     let place = match c.optional(8) {
         Some(ids) => c.apply(look_up.clone(), &[&positions, &ids])?,
         None => {
-            let [_, len, _] = shape.as_slice() else {
-                let message = format!("input_ids is {}, expected 2 axes", c.ty(&ids));
-                return Err(OpError::invalid("shape-mismatch", message));
-            };
+            let len = shape[1].clone();
             let size = c.shape(&positions)[0].clone();
             c.cx.require(len.clone(), size, || "the table of positions".to_owned());
             let op = Op::Slice {
                 axis: 0,
                 start: Dim::zero(),
-                len: len.clone(),
+                len,
                 step: 1,
             };
             c.apply(op, &[&positions])?

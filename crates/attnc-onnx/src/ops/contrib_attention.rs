@@ -129,6 +129,11 @@ fn separate(c: &mut Call<'_, '_>, heads: i64) -> OpResult<[Value; 3]> {
         }
         out.push(attend::split_heads(c, &value, heads, "num_heads")?);
     }
+    if let Some(bias) = bias
+        && c.shape(&bias) != [start.clone()]
+    {
+        return Err(mismatch("the bias", &c.ty(&bias), &format!("[{start}]")));
+    }
     <[Value; 3]>::try_from(out).map_err(|_| OpError::invalid("operand-count", "expected 3 parts"))
 }
 
@@ -416,8 +421,17 @@ fn cached(c: &mut Call<'_, '_>, new: &Value, n: usize, before: &Value) -> OpResu
     let none = Extents::none();
     let shape = c.shape(new);
     let old = match c.optional(n) {
-        Some(old) if c.rank(&old) == 4 => old,
-        Some(old) => return Err(mismatch("a past", &c.ty(&old), "[B, H, P, D]")),
+        Some(old) => {
+            let found = c.shape(&old);
+            let fits = found.len() == 4
+                && [0, 1, 3].iter().all(|&n| found[n] == shape[n])
+                && c.dtype(&old) == c.dtype(new);
+            if !fits {
+                let expected = format!("{} with another length of axis 2", c.ty(new));
+                return Err(mismatch("a past", &c.ty(&old), &expected));
+            }
+            old
+        }
         // Without a past, all keys are new ones.
         None => {
             c.cx.require(total.clone(), shape[2].clone(), || {

@@ -14,6 +14,9 @@ use crate::error::{OpError, OpResult};
 use crate::value::Value;
 use attnc_ir::{BinaryOp, Dim, Op, ReduceOp};
 
+/// More operands than any model has.
+const MAX_OPERANDS: usize = 32;
+
 /// A letter, or an axis that `...` stands for, counted from the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
@@ -41,6 +44,12 @@ pub(super) fn einsum(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
         .ok_or_else(|| OpError::invalid("bad-attribute", "attribute `equation` is missing"))?
         .to_owned();
     let values = c.all()?;
+    if values.len() > MAX_OPERANDS {
+        return Err(OpError::unsupported(
+            format!("{} operands", values.len()),
+            format!("at most {MAX_OPERANDS}"),
+        ));
+    }
     let ranks: Vec<_> = values.iter().map(|v| c.rank(v)).collect();
     let equation = parse(&text, &ranks)
         .map_err(|why| OpError::invalid("bad-attribute", format!("equation `{text}`: {why}")))?;

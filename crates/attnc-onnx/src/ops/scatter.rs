@@ -11,14 +11,14 @@
 use crate::call::Call;
 use crate::context::check_shape;
 use crate::error::{OpError, OpResult};
-use crate::eval::Elems;
+use crate::eval::{Elems, is_tame};
 use crate::value::{Value, as_iota};
 use attnc_ir::scalar::load_indices;
 use attnc_ir::{Atom, BinaryOp, CompareOp, DType, Dim, Extents, Op, PadMode, Shape, ValueId};
 
 /// Positions in a table of constant indices.
 const MAX_TABLE: usize = 64 * 1024;
-/// Steps back through a graph from indices to what they count.
+/// Nodes looked at on the way back from indices to what they count.
 const MAX_STEPS: usize = 256;
 
 /// Where one axis of the updates goes.
@@ -40,7 +40,7 @@ pub(super) fn scatter_nd(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     };
     let count = count
         .and_then(|n| usize::try_from(n).ok())
-        .filter(|&n| n <= shape.len() && c.dtype(&indices).is_int())
+        .filter(|n| (1..=shape.len()).contains(n) && c.dtype(&indices).is_int())
         .ok_or_else(|| {
             let (indices, x) = (c.ty(&indices), c.ty(&x));
             OpError::invalid("shape-mismatch", format!("indices {indices} into {x}"))
@@ -90,6 +90,7 @@ fn reduction(c: &Call<'_, '_>) -> OpResult<Option<BinaryOp>> {
 /// The block that a grid of indices covers, if every axis of it is counted by an axis of its own.
 fn block(c: &Call<'_, '_>, indices: &Value, grid: &[Dim], sizes: &[Dim]) -> Option<Vec<Span>> {
     let mut spans: Vec<Span> = Vec::new();
+    let mut steps = MAX_STEPS;
     for (k, size) in sizes.iter().enumerate() {
         let mut at: Vec<Dim> = (0..grid.len())
             .map(|n| match u32::try_from(n) {
@@ -99,7 +100,7 @@ fn block(c: &Call<'_, '_>, indices: &Value, grid: &[Dim], sizes: &[Dim]) -> Opti
             })
             .collect::<Option<_>>()?;
         at.push(Dim::from(k));
-        let position = element(c, indices, &at, grid, MAX_STEPS)?;
+        let position = element(c, indices, &at, grid, &mut steps)?;
         let mut counted = position.indices().into_iter();
         let span = match (counted.next(), counted.next()) {
             (None, _) => Span {
@@ -135,9 +136,18 @@ fn block(c: &Call<'_, '_>, indices: &Value, grid: &[Dim], sizes: &[Dim]) -> Opti
 }
 
 /// One element of a value of integers as a polynomial over the index variables in `at`.
-fn element(c: &Call<'_, '_>, value: &Value, at: &[Dim], grid: &[Dim], steps: usize) -> Option<Dim> {
+fn element(
+    c: &Call<'_, '_>,
+    value: &Value,
+    at: &[Dim],
+    grid: &[Dim],
+    steps: &mut usize,
+) -> Option<Dim> {
     match value {
-        Value::Graph(id) => of_node(c, *id, at, grid, steps.checked_sub(1)?),
+        Value::Graph(id) => {
+            *steps = steps.checked_sub(1)?;
+            of_node(c, *id, at, grid, steps)
+        }
         Value::Ints(ints) => of_known(&ints.known, at),
         Value::Const(data) if data.known.len() <= MAX_TABLE => {
             let ints = Elems::of(&data.known)?;
@@ -176,12 +186,18 @@ fn of_known(ints: &Elems<Dim>, at: &[Dim]) -> Option<Dim> {
     ints.data.get(linear).cloned()
 }
 
-fn of_node(c: &Call<'_, '_>, id: ValueId, at: &[Dim], grid: &[Dim], steps: usize) -> Option<Dim> {
+fn of_node(
+    c: &Call<'_, '_>,
+    id: ValueId,
+    at: &[Dim],
+    grid: &[Dim],
+    steps: &mut usize,
+) -> Option<Dim> {
     let graph = &c.cx.graph;
     let node = graph.node(id);
     let operand = |n: usize| Value::Graph(node.operands()[n]);
     let shape = |n: usize| &graph.ty(node.operands()[n]).shape;
-    let next = |n: usize, at: &[Dim]| element(c, &operand(n), at, grid, steps);
+    let mut next = |n: usize, at: &[Dim]| element(c, &operand(n), at, grid, steps);
     match &node.op {
         Op::Iota {
             axis, start, step, ..
@@ -190,7 +206,7 @@ fn of_node(c: &Call<'_, '_>, id: ValueId, at: &[Dim], grid: &[Dim], steps: usize
         Op::Constant(data) => element(c, &Value::constant(data.clone()), at, grid, steps),
         Op::Cast(to) if to.is_int() && graph.ty(node.operands()[0]).dtype.is_int() => next(0, at),
         Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul)) => {
-            let side = |n: usize| {
+            let mut side = |n: usize| {
                 let skip = at.len() - shape(n).len();
                 let own = shape(n).iter().zip(&at[skip..]);
                 let own = own.map(|(d, i)| if d.is(1) { Dim::zero() } else { i.clone() });
@@ -223,7 +239,8 @@ fn of_node(c: &Call<'_, '_>, id: ValueId, at: &[Dim], grid: &[Dim], steps: usize
                 .iter()
                 .map(|d| d.substitute(&extents, &put_in))
                 .collect();
-            next(0, &at)
+            // Whatever is more complicated than a grid is none.
+            at.iter().all(is_tame).then(|| next(0, &at))?
         }
         _ => None,
     }
@@ -397,6 +414,9 @@ fn by_table(
     };
     let mut table = vec![-1.0; places];
     let rows = indices.data.len().checked_div(count).unwrap_or(0);
+    if rows == 0 {
+        return Ok(x.clone());
+    }
     for row in 0..rows {
         let place = position(&indices.data[row * count..(row + 1) * count], &sizes)?;
         if table[place] >= 0.0 && join.is_some() {
