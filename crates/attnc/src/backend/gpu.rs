@@ -2,7 +2,7 @@
 
 use super::{Backend, Executable, Stats, StepTime};
 use crate::Error;
-use crate::gpu::{self, AdapterChoice, Gpu, HostTensorRef, Runner};
+use crate::gpu::{self, AdapterChoice, Checks, Gpu, HostTensorRef, Runner};
 use crate::inputs::BoundInputs;
 use crate::ir::{Graph, TensorData};
 use crate::plan::{DeviceProfile, MemoryPlan, Plan, WeightSource};
@@ -61,11 +61,25 @@ impl Backend for GpuBackend {
 
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Executable>, Error> {
         let (plan, weights) = super::compile_for(graph, &self.gpu.profile)?;
-        self.load(&plan, &weights)
+        self.executable(&plan, &weights, Checks::Off)
     }
 
+    /// A plan that comes from a file is anybody's word, so its shaders keep their run-time checks.
     fn load(&self, plan: &Plan, weights: &dyn WeightSource) -> Result<Box<dyn Executable>, Error> {
-        let runner = Runner::new(&self.gpu.device, &self.gpu.queue, plan, weights)?;
+        self.executable(plan, weights, Checks::On)
+    }
+}
+
+impl GpuBackend {
+    fn executable(
+        &self,
+        plan: &Plan,
+        weights: &dyn WeightSource,
+        checks: Checks,
+    ) -> Result<Box<dyn Executable>, Error> {
+        let Gpu { device, queue, .. } = &self.gpu;
+        let executable = gpu::Executable::with_checks(device, queue, plan, weights, checks)?;
+        let runner = Runner::from_executable(device, queue, executable);
         Ok(Box::new(GpuExecutable { runner, peak: 0 }))
     }
 }
