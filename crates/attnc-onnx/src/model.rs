@@ -241,6 +241,10 @@ impl<'m> Importer<'m> {
 
     fn add_outputs(&mut self, infos: &'m [ValueInfoProto], scope: &mut Scope<'m>) -> Vec<PortInfo> {
         let mut ports: Vec<PortInfo> = Vec::new();
+        if infos.is_empty() {
+            self.invalid
+                .push(Diagnostic::error("no-outputs", "the graph has no outputs"));
+        }
         for info in infos {
             if ports.iter().any(|p| p.name == info.name) {
                 self.invalid.push(
