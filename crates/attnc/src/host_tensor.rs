@@ -30,6 +30,30 @@ pub struct HostTensor {
     bytes: Vec<u8>,
 }
 
+/// Element type and shape of a tensor, as the header of an array file says them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TensorType {
+    /// The element type.
+    pub dtype: HostDType,
+    /// Sizes of the axes, outermost first.
+    pub shape: Vec<usize>,
+}
+
+impl TensorType {
+    /// Bytes of a dense tensor of this type; `None` where the count does not fit memory.
+    #[must_use]
+    pub fn bytes(&self) -> Option<usize> {
+        byte_len(self.dtype, &self.shape)
+    }
+}
+
+impl std::fmt::Display for TensorType {
+    /// `int64[2, 17]`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{:?}", self.dtype, self.shape)
+    }
+}
+
 /// Why a tensor cannot be made or converted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TensorError {
@@ -211,10 +235,19 @@ impl HostTensor {
         self.bytes.is_empty()
     }
 
+    /// Element type and shape.
+    #[must_use]
+    pub fn ty(&self) -> TensorType {
+        TensorType {
+            dtype: self.dtype,
+            shape: self.shape.clone(),
+        }
+    }
+
     /// `int64[2, 17]`.
     #[must_use]
     pub fn type_text(&self) -> String {
-        format!("{}{:?}", self.dtype, self.shape)
+        self.ty().to_string()
     }
 
     /// Element `i` in row-major order.

@@ -21,7 +21,8 @@ use crate::host_tensor::TensorError;
 use crate::ir::TensorData;
 use crate::plan::{BindProblem, DimBinding, DimValues};
 use crate::rules::Rules;
-use crate::{Port, Tensors};
+use crate::{HostTensor, Port, TensorType, Tensors};
+use indexmap::IndexMap;
 use std::collections::BTreeSet;
 
 /// Something wrong with what was given.
@@ -116,6 +117,55 @@ pub fn lengths(ports: &[Port]) -> Vec<String> {
     names.into_iter().collect()
 }
 
+/// A sentence for every name in `dims` that is none of the lengths `known`.
+pub(crate) fn unknown_lengths(known: &[String], dims: &DimValues) -> Vec<String> {
+    let listed = match known {
+        [] => "none".to_owned(),
+        _ => known.join(", "),
+    };
+    dims.iter()
+        .filter(|(name, _)| !known.iter().any(|k| k == name))
+        .map(|(name, _)| format!("no length is named `{name}`; the lengths are {listed}"))
+        .collect()
+}
+
+/// Checks names, types and shapes, before anything is known of the values: what [`bind`] says of tensors
+/// like these whatever they hold.
+///
+/// # Errors
+/// Everything that does not fit.
+pub fn check_types(
+    ports: &[Port],
+    rules: &Rules,
+    given: &IndexMap<String, TensorType>,
+    dims: &DimValues,
+) -> Result<(), InputErrors> {
+    let mut problems = name_problems(ports, |name| given.contains_key(name), given.keys());
+    let wrong = ports.iter().filter_map(|port| {
+        let found = given.get(&port.name)?;
+        (!port.accepts(found.dtype)).then(|| dtype_problem(port, found.to_string()))
+    });
+    problems.extend(wrong);
+    let shape = |name: &str| given.get(name).map(|t| t.shape.as_slice());
+    match bind_shapes(ports, shape, dims) {
+        Ok(dims) => problems.extend(rules.broken_constraints(&dims)),
+        Err(shapes) => problems.extend(shapes),
+    }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(InputErrors(problems))
+    }
+}
+
+fn dtype_problem(port: &Port, found: String) -> InputProblem {
+    InputProblem::DType {
+        name: port.name.clone(),
+        expected: port.type_text(),
+        found,
+    }
+}
+
 /// Checks names, types, shapes and values; `dims` has values for lengths, as `--dim` gives them.
 ///
 /// # Errors
@@ -126,14 +176,12 @@ pub fn bind(
     given: &Tensors,
     dims: &DimValues,
 ) -> Result<BoundInputs, InputErrors> {
-    let mut problems = name_problems(ports, given);
-    let present: Vec<&Port> = ports
-        .iter()
-        .filter(|p| given.contains_key(&p.name))
-        .collect();
+    let mut problems = name_problems(ports, |name| given.contains_key(name), given.keys());
     let mut tensors = Vec::with_capacity(ports.len());
-    for port in &present {
-        let tensor = &given[&port.name];
+    for port in ports {
+        let Some(tensor) = given.get(&port.name) else {
+            continue;
+        };
         if port.accepts(tensor.dtype()) {
             match tensor.to_graph(port.dtype) {
                 Ok(data) => {
@@ -146,14 +194,11 @@ pub fn bind(
                 }),
             }
         } else {
-            problems.push(InputProblem::DType {
-                name: port.name.clone(),
-                expected: port.type_text(),
-                found: tensor.type_text(),
-            });
+            problems.push(dtype_problem(port, tensor.type_text()));
         }
     }
-    match bind_shapes(ports, &present, given, dims) {
+    let shape = |name: &str| given.get(name).map(HostTensor::shape);
+    match bind_shapes(ports, shape, dims) {
         Ok(dims) => {
             problems.extend(rules.broken_constraints(&dims));
             if problems.is_empty() {
@@ -165,16 +210,18 @@ pub fn bind(
     Err(InputErrors(problems))
 }
 
-fn name_problems(ports: &[Port], given: &Tensors) -> Vec<InputProblem> {
-    let missing = ports.iter().filter(|p| !given.contains_key(&p.name));
+fn name_problems<'n>(
+    ports: &[Port],
+    is_given: impl Fn(&str) -> bool,
+    given: impl Iterator<Item = &'n String>,
+) -> Vec<InputProblem> {
+    let missing = ports.iter().filter(|p| !is_given(&p.name));
     let missing = missing.map(|p| InputProblem::Missing {
         name: p.name.clone(),
         expected: p.type_text(),
     });
     let known: Vec<_> = ports.iter().map(|p| format!("`{}`", p.name)).collect();
-    let unknown = given
-        .keys()
-        .filter(|name| !ports.iter().any(|p| p.name == **name));
+    let unknown = given.filter(|name| !ports.iter().any(|p| p.name == **name));
     let unknown = unknown.map(|name| InputProblem::Unknown {
         name: name.clone(),
         known: known.join(", "),
@@ -184,19 +231,21 @@ fn name_problems(ports: &[Port], given: &Tensors) -> Vec<InputProblem> {
 
 /// The lengths from the shapes that are there. A length that a missing input would have given is not
 /// complained about again.
-fn bind_shapes(
+fn bind_shapes<'s>(
     ports: &[Port],
-    present: &[&Port],
-    given: &Tensors,
+    given: impl Fn(&str) -> Option<&'s [usize]>,
     dims: &DimValues,
 ) -> Result<DimValues, Vec<InputProblem>> {
     let names = lengths(ports);
     let shapes = ports.iter().map(|p| (p.name.as_str(), p.shape.as_slice()));
     let binding = DimBinding::new(&names, shapes).dims(dims);
-    let binding = present.iter().fold(binding, |binding, port| {
-        binding.shape(&port.name, given[&port.name].shape())
-    });
-    let all_there = present.len() == ports.len();
+    let binding = ports
+        .iter()
+        .fold(binding, |binding, port| match given(&port.name) {
+            Some(shape) => binding.shape(&port.name, shape),
+            None => binding,
+        });
+    let all_there = ports.iter().all(|p| given(&p.name).is_some());
     binding.finish().map_err(|errors| {
         let told = |p: &BindProblem| all_there || !matches!(p, BindProblem::NoValue { .. });
         errors
@@ -212,7 +261,6 @@ fn bind_shapes(
 mod tests {
     use super::*;
     use crate::HostDType;
-    use crate::HostTensor;
     use crate::ir::{DType, Dim};
 
     fn port(name: &str, dtype: DType, shape: &[&str], declared: Option<HostDType>) -> Port {
@@ -341,6 +389,31 @@ mod tests {
             error.0[0].to_string(),
             "S = 9 must be at most 8: the position table has 8 rows"
         );
+    }
+
+    #[test]
+    fn types_alone_show_what_does_not_fit() {
+        let ty = |dtype, shape: &[usize]| TensorType {
+            dtype,
+            shape: shape.to_vec(),
+        };
+        let given = IndexMap::from([
+            ("ids".to_owned(), ty(HostDType::F32, &[1, 9])),
+            ("mask".to_owned(), ty(HostDType::F32, &[1, 8])),
+            ("more".to_owned(), ty(HostDType::F32, &[])),
+        ]);
+        let (rules, dims) = (Rules::default(), DimValues::default());
+        let error = check_types(&ports(), &rules, &given, &dims).unwrap_err();
+        let said: Vec<_> = error.0.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(said[0].contains("no input is named `more`"), "{said:?}");
+        assert!(said[1].contains("found float32[1, 9]"), "{said:?}");
+        assert!(said[2].contains("input `mask`, axis 1"), "{said:?}");
+        let good = IndexMap::from([
+            ("ids".to_owned(), ty(HostDType::I64, &[1, 8])),
+            ("mask".to_owned(), ty(HostDType::F32, &[1, 8])),
+        ]);
+        assert_eq!(check_types(&ports(), &rules, &good, &dims), Ok(()));
     }
 
     #[test]

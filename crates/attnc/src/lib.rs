@@ -51,6 +51,7 @@ pub mod verify;
 
 mod dtype;
 mod error;
+mod files;
 mod host_tensor;
 mod mapped;
 mod model;
@@ -61,7 +62,7 @@ mod session;
 pub use compile::{Compiled, compile, lower, optimise};
 pub use dtype::HostDType;
 pub use error::Error;
-pub use host_tensor::{Element, HostTensor, TensorError, Tensors, Value};
+pub use host_tensor::{Element, HostTensor, TensorError, TensorType, Tensors, Value};
 pub use model::Model;
 pub use port::Port;
 pub use rules::{Lookup, Rules};

@@ -1,8 +1,8 @@
 //! Files mapped into memory, so that weights reach the device without a copy in between.
 
+use crate::files;
 use crate::ir::SharedBytes;
 use memmap2::Mmap;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl AsRef<[u8]> for Mapped {
 /// # Errors
 /// Where it cannot be opened or mapped.
 pub(crate) fn map(path: &Path) -> io::Result<SharedBytes> {
-    let file = File::open(path)?;
+    let file = files::open(path)?;
     // An empty mapping is refused by some systems.
     let mapped = if file.metadata()?.len() == 0 {
         None

@@ -11,7 +11,7 @@
 use crate::ir::{self, Graph, Op, SharedBytes, TensorData};
 use crate::onnx::PortInfo;
 use crate::rules::Rules;
-use crate::{Error, HostDType, Port, mapped, onnx};
+use crate::{Error, HostDType, Port, files, mapped, onnx};
 use std::path::Path;
 
 /// An imported model, not yet optimised.
@@ -41,9 +41,15 @@ impl Model {
     /// Everything that is wrong with the file, or unsupported in it.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
+        let is_file = || {
+            files::check(path).map_err(|error| Error::Io {
+                path: path.to_owned(),
+                error,
+            })
+        };
         match path.extension().and_then(|e| e.to_str()) {
-            Some("onnx") => Self::open_onnx(path),
-            Some("attn") => Self::open_text(path),
+            Some("onnx") => is_file().and_then(|()| Self::open_onnx(path)),
+            Some("attn") => is_file().and_then(|()| Self::open_text(path)),
             _ => Err(Error::Format(path.to_owned())),
         }
     }

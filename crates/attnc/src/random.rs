@@ -8,7 +8,7 @@ use crate::host_tensor::byte_len;
 use crate::ir::{Graph, Op, ValueId};
 use crate::plan::DimValues;
 use crate::rules::tables;
-use crate::{Error, HostDType, HostTensor, Model, Tensors};
+use crate::{Error, HostDType, HostTensor, Model, Port, Tensors, inputs};
 
 /// More bytes than this are not drawn: 4 GiB.
 const MAX_BYTES: usize = 4 << 30;
@@ -41,29 +41,20 @@ pub fn inputs(model: &Model, dims: &DimValues, seed: u64) -> Result<Tensors, Err
 }
 
 fn shapes(model: &Model, dims: &DimValues) -> Result<Vec<Vec<usize>>, Error> {
-    let known = crate::inputs::lengths(&model.inputs);
+    let known = inputs::lengths(&model.inputs);
     let mut wrong: Vec<String> = known
         .iter()
         .filter(|name| dims.get(name).is_none())
         .map(|name| format!("length `{name}` has no value: give --dim {name}=N"))
         .collect();
-    for (name, _) in dims
-        .iter()
-        .filter(|(name, _)| !known.iter().any(|k| k == name))
-    {
-        let known = if known.is_empty() {
-            "none".to_owned()
-        } else {
-            known.join(", ")
-        };
-        wrong.push(format!(
-            "no length is named `{name}`; the lengths are {known}"
-        ));
+    wrong.extend(inputs::unknown_lengths(&known, dims));
+    if wrong.is_empty() {
+        wrong.extend(negative_axes(&model.inputs, dims));
     }
     if !wrong.is_empty() {
         return Err(Error::Usage(wrong.join("\n")));
     }
-    let shape = |port: &crate::Port| {
+    let shape = |port: &Port| {
         let sizes: Option<Vec<usize>> = port
             .shape
             .iter()
@@ -80,6 +71,24 @@ fn shapes(model: &Model, dims: &DimValues) -> Result<Vec<Vec<usize>>, Error> {
             })
     };
     model.inputs.iter().map(shape).collect()
+}
+
+/// A sentence for every axis whose length, such as `B - 5` at `B = 2`, is negative.
+fn negative_axes(ports: &[Port], dims: &DimValues) -> Vec<String> {
+    let axes = ports
+        .iter()
+        .flat_map(|port| port.shape.iter().map(move |dim| (port, dim)));
+    let negative = axes.filter_map(|(port, dim)| Some((port, dim, dims.eval(dim).ok()?)));
+    negative
+        .filter(|(_, _, value)| *value < 0)
+        .map(|(port, dim, value)| {
+            format!(
+                "input `{}` of type {}: length {dim} is {value}; it must be at least 0",
+                port.name,
+                port.type_text()
+            )
+        })
+        .collect()
 }
 
 /// Rows of the smallest table that an input looks up, followed through views, casts and selections:

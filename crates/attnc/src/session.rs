@@ -15,9 +15,10 @@ use crate::inputs::{self, BoundInputs};
 use crate::ir::TensorData;
 use crate::opt::{self, AttentionReport, Optimised};
 use crate::plan::DimValues;
-use crate::plan::bundle::{self, BundleWeights, WEIGHTS_FILE};
+use crate::plan::bundle::{self, BundleWeights, PLAN_FILE, WEIGHTS_FILE};
 use crate::rules::Rules;
-use crate::{Error, Model, Port, Tensors, compile, mapped};
+use crate::sources::{self, Source};
+use crate::{Error, Model, Port, Tensors, compile, files, mapped};
 use std::path::Path;
 
 /// How to run a model.
@@ -122,6 +123,8 @@ impl Session {
         options: &SessionOptions,
         backends: &Backends,
     ) -> Result<Self, Error> {
+        let path = dir.join(PLAN_FILE);
+        files::check(&path).map_err(|error| Error::Io { path, error })?;
         let plan = bundle::read_plan(dir)?;
         let path = dir.join(WEIGHTS_FILE);
         let bytes = mapped::map(&path).map_err(|error| Error::Io { path, error })?;
@@ -150,6 +153,14 @@ impl Session {
     pub fn run(&mut self, given: &Tensors) -> Result<Tensors, Error> {
         let bound = self.bind(given, &DimValues::default())?;
         self.run_bound(&bound)
+    }
+
+    /// Reads inputs from files; large ones that do not fit are refused by their headers.
+    ///
+    /// # Errors
+    /// Files that cannot be read, names given twice, large inputs that do not fit.
+    pub fn read(&self, sources: &[Source], dims: &DimValues) -> Result<Tensors, Error> {
+        sources::read_inputs(sources, &self.inputs, &self.rules, dims)
     }
 
     /// Checks inputs; `dims` has values for lengths.

@@ -4,9 +4,15 @@
 //! `TensorProto`, which belong to the inputs of the model by position.
 
 use crate::host_tensor::TensorError;
-use crate::{Error, HostDType, HostTensor, Port, Tensors, npz, onnx};
+use crate::plan::DimValues;
+use crate::rules::Rules;
+use crate::{Error, HostDType, HostTensor, Port, TensorType, Tensors, files, inputs, npz, onnx};
+use indexmap::IndexMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+/// Inputs of more bytes than this in all are checked before their elements are read: 16 MiB.
+const UNCHECKED_BYTES: usize = 16 << 20;
 
 /// Where tensors come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +93,44 @@ pub fn read(sources: &[Source], role: Role, ports: &[Port]) -> Result<Tensors, E
     Ok(tensors)
 }
 
+/// As [`read`], of the inputs of a model. Before large arrays are read, or inflated, their headers are
+/// checked; small ones are left to [`inputs::bind`], which knows their values as well.
+///
+/// # Errors
+/// As [`read`], and where large inputs do not fit the model.
+pub fn read_inputs(
+    sources: &[Source],
+    ports: &[Port],
+    rules: &Rules,
+    dims: &DimValues,
+) -> Result<Tensors, Error> {
+    let types = types(sources, ports)?;
+    let bytes = types.values().map(|t| t.bytes().unwrap_or(usize::MAX));
+    if bytes.fold(0, usize::saturating_add) > UNCHECKED_BYTES {
+        inputs::check_types(ports, rules, &types, dims)?;
+    }
+    read(sources, Role::Input, ports)
+}
+
+/// The types of what the sources hold. Test data is not compressed, so that it can only be as large as its
+/// files; it is read to see its types.
+fn types(sources: &[Source], ports: &[Port]) -> Result<IndexMap<String, TensorType>, Error> {
+    let mut types = IndexMap::new();
+    for source in sources {
+        match source {
+            Source::Npz(path) => types.extend(npz::read_types(path)?),
+            Source::Npy { name, path } => {
+                types.insert(name.clone(), npz::read_npy_type(path)?);
+            }
+            Source::Folder(path) => {
+                let found = read_folder(path, Role::Input, ports)?;
+                types.extend(found.into_iter().map(|(name, t)| (name, t.ty())));
+            }
+        }
+    }
+    Ok(types)
+}
+
 fn read_folder(dir: &Path, role: Role, ports: &[Port]) -> Result<Tensors, Error> {
     let path_of = |n: usize| dir.join(format!("{}_{n}.pb", role.stem()));
     if path_of(ports.len()).exists() {
@@ -110,6 +154,10 @@ fn read_folder(dir: &Path, role: Role, ports: &[Port]) -> Result<Tensors, Error>
 /// # Errors
 /// Where it cannot be read, is damaged, or is of a type there is no use for.
 pub fn read_pb(path: &Path) -> Result<HostTensor, Error> {
+    files::check(path).map_err(|error| Error::Io {
+        path: path.to_owned(),
+        error,
+    })?;
     let import = |error| Error::Import {
         path: path.to_owned(),
         error,

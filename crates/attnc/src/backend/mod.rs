@@ -145,7 +145,12 @@ impl Backends {
         backends.register("gpu", |adapter| {
             Ok(Opened::chosen(Box::new(GpuBackend::open(adapter)?)))
         });
-        backends.register("cpu", |_| Ok(Opened::chosen(Box::new(CpuBackend))));
+        backends.register("cpu", |adapter| match adapter {
+            None => Ok(Opened::chosen(Box::new(CpuBackend))),
+            Some(text) => Err(Error::Usage(format!(
+                "--adapter `{text}` chooses a GPU, and --backend cpu uses none; give one of them"
+            ))),
+        });
         backends
     }
 

@@ -21,7 +21,7 @@ pub use text::{plural, text};
 use crate::compile::{self, Compiled};
 use crate::opt::{self, AttentionReport, Optimised};
 use crate::plan::{self, DeviceProfile, DimValues, MemoryPlan, Plan};
-use crate::{Error, Model};
+use crate::{Error, Model, inputs};
 use serde::Serialize;
 
 /// The report, as `explain --json` prints it.
@@ -132,9 +132,13 @@ impl Explained {
     /// Adds what the arena takes at these lengths.
     ///
     /// # Errors
-    /// Lengths without a value, and sizes beyond a limit.
+    /// Names that are no lengths, lengths without a value, and sizes beyond a limit.
     pub fn at(mut self, dims: &DimValues) -> Result<Self, Error> {
         let plan = &self.compiled.plan;
+        let unknown = inputs::unknown_lengths(&plan.dims, dims);
+        if !unknown.is_empty() {
+            return Err(Error::Usage(unknown.join("\n")));
+        }
         plan::check_sizes(plan, dims).map_err(crate::gpu::Error::from)?;
         let memory = MemoryPlan::new(plan, dims).map_err(crate::gpu::Error::from)?;
         self.report.buffers.arena_peak_bytes = Some(memory.peak_bytes);

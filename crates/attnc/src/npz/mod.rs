@@ -13,9 +13,12 @@
 
 mod npy;
 
-use crate::{HostTensor, Tensors};
-use std::io::{Cursor, Read as _, Seek, Write as _};
+use crate::{HostTensor, TensorType, Tensors, files};
+use indexmap::IndexMap;
+use std::collections::BTreeSet;
+use std::io::{Cursor, Read, Seek, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use zip::read::ZipFile;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
@@ -87,10 +90,25 @@ fn at<T>(path: &Path, result: Result<T, FileProblem>) -> Result<T, FileError> {
 /// # Errors
 /// Where the file is not one, is damaged, or holds an array of a type there is no use for.
 pub fn read(path: &Path) -> Result<Tensors, FileError> {
-    let file = std::fs::File::open(path).map_err(FileProblem::from);
+    let file = files::open(path).map_err(FileProblem::from);
     at(
         path,
-        file.and_then(|file| archive(std::io::BufReader::new(file))),
+        file.and_then(|file| arrays(std::io::BufReader::new(file))),
+    )
+}
+
+/// The types of all arrays of an `.npz` file. Only their headers are read and inflated.
+///
+/// # Errors
+/// As [`read`], as far as headers show it.
+pub fn read_types(path: &Path) -> Result<IndexMap<String, TensorType>, FileError> {
+    let file = files::open(path).map_err(FileProblem::from);
+    at(
+        path,
+        file.and_then(|file| {
+            let from = std::io::BufReader::new(file);
+            entries(from, |entry, size| npy::read_type(entry, size))
+        }),
     )
 }
 
@@ -99,7 +117,7 @@ pub fn read(path: &Path) -> Result<Tensors, FileError> {
 /// # Errors
 /// As [`read`].
 pub fn from_bytes(bytes: &[u8]) -> Result<Tensors, FileProblem> {
-    archive(Cursor::new(bytes))
+    arrays(Cursor::new(bytes))
 }
 
 /// Reads a `.npy` file.
@@ -109,7 +127,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Tensors, FileProblem> {
 pub fn read_npy(path: &Path) -> Result<HostTensor, FileError> {
     at(
         path,
-        std::fs::File::open(path)
+        files::open(path)
             .map_err(FileProblem::from)
             .and_then(|file| {
                 let size = file.metadata()?.len();
@@ -118,28 +136,85 @@ pub fn read_npy(path: &Path) -> Result<HostTensor, FileError> {
     )
 }
 
-fn archive(from: impl std::io::Read + Seek) -> Result<Tensors, FileProblem> {
+/// The type of a `.npy` file, of which only the header is read.
+///
+/// # Errors
+/// As [`read_npy`], as far as the header shows it.
+pub fn read_npy_type(path: &Path) -> Result<TensorType, FileError> {
+    at(
+        path,
+        files::open(path)
+            .map_err(FileProblem::from)
+            .and_then(|file| {
+                let size = file.metadata()?.len();
+                npy::read_type(&mut std::io::BufReader::new(file), size)
+            }),
+    )
+}
+
+fn arrays(from: impl Read + Seek) -> Result<Tensors, FileProblem> {
+    // One byte more than claimed is enough to see that the claim is wrong.
+    entries(from, |entry, size| {
+        npy::read(&mut entry.take(size.saturating_add(1)), size)
+    })
+}
+
+/// What `read` makes of each entry, of the size that the archive claims, by name.
+fn entries<R: Read + Seek, T>(
+    from: R,
+    read: impl Fn(&mut ZipFile<'_, R>, u64) -> Result<T, FileProblem>,
+) -> Result<IndexMap<String, T>, FileProblem> {
+    let archive = ZipArchive::new(from)?;
+    let directory = archive.central_directory_start();
+    // The archive keeps the last of several entries of one name and does not say so.
+    let mut from = archive.into_inner();
+    if let Some(name) = repeated_name(&mut from, directory)? {
+        return Err(FileProblem::Repeated(name));
+    }
     let mut archive = ZipArchive::new(from)?;
-    let mut tensors = Tensors::new();
+    let mut found = IndexMap::new();
     for i in 0..archive.len() {
-        let entry = archive.by_index(i)?;
+        let mut entry = archive.by_index(i)?;
         let name = entry
             .name()
             .strip_suffix(".npy")
             .unwrap_or(entry.name())
             .to_owned();
         let size = entry.size();
-        // One byte more than claimed is enough to see that the claim is wrong.
-        let tensor = npy::read(&mut entry.take(size.saturating_add(1)), size);
-        let tensor = tensor.map_err(|problem| FileProblem::Array {
+        let array = read(&mut entry, size).map_err(|problem| FileProblem::Array {
             name: name.clone(),
             problem: Box::new(problem),
         })?;
-        if tensors.insert(name.clone(), tensor).is_some() {
+        if found.insert(name.clone(), array).is_some() {
             return Err(FileProblem::Repeated(name));
         }
     }
-    Ok(tensors)
+    Ok(found)
+}
+
+/// The first name that occurs twice in the central directory of an archive, which starts at `start`
+/// (PKWARE, APPNOTE 6.3.10, section 4.3.12).
+fn repeated_name(from: &mut (impl Read + Seek), start: u64) -> std::io::Result<Option<String>> {
+    const SIGNATURE: &[u8] = b"PK\x01\x02";
+    const FIXED: usize = 46;
+    from.seek(SeekFrom::Start(start))?;
+    let mut names = BTreeSet::new();
+    loop {
+        let mut header = Vec::with_capacity(FIXED);
+        from.take(FIXED as u64).read_to_end(&mut header)?;
+        if header.len() < FIXED || !header.starts_with(SIGNATURE) {
+            return Ok(None);
+        }
+        let length = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
+        let (name_length, rest) = (length(28), length(30) + length(32));
+        let mut name = Vec::new();
+        from.take(name_length).read_to_end(&mut name)?;
+        std::io::copy(&mut from.take(rest), &mut std::io::sink())?;
+        let shown = String::from_utf8_lossy(&name).into_owned();
+        if !names.insert(name) {
+            return Ok(Some(shown.trim_end_matches(".npy").to_owned()));
+        }
+    }
 }
 
 /// Writes an `.npz` file.

@@ -4,8 +4,7 @@
 //! a header claims, and knows no 16-bit floats.
 
 use super::{FileProblem, MAX_ARRAY_BYTES};
-use crate::host_tensor::byte_len;
-use crate::{HostDType, HostTensor};
+use crate::{HostDType, HostTensor, TensorType};
 use ndarray_npy::npy::header::{Header, Layout};
 use py_literal::Value as PyValue;
 use std::io::{Cursor, Read, Write};
@@ -17,49 +16,79 @@ const MAX_HEADER: usize = 10_000;
 /// A header is one dict with one tuple; its parser recurses, so nesting is bounded before it.
 const MAX_BRACKETS: usize = 16;
 
+/// The type of an array of which `size` bytes are said to be there; nothing but its header is read.
+pub(super) fn read_type(from: &mut impl Read, size: u64) -> Result<TensorType, FileProblem> {
+    Ok(Array::read(from, size)?.ty)
+}
+
+/// What the header of an array says, which agrees with the size of its file.
+struct Array {
+    ty: TensorType,
+    /// Bytes of the elements.
+    bytes: u64,
+    order: Order,
+    layout: Layout,
+}
+
+impl Array {
+    fn read(from: &mut impl Read, size: u64) -> Result<Self, FileProblem> {
+        let (header, header_len) = read_header(from)?;
+        let (dtype, order) = element(&header.type_descriptor)?;
+        let ty = TensorType {
+            dtype,
+            shape: header.shape,
+        };
+        let present = size.saturating_sub(header_len as u64);
+        let expected = ty.bytes().map(|n| n as u64);
+        let Some(bytes) = expected.filter(|&n| n == present) else {
+            return Err(wrong_length(&ty, present));
+        };
+        if bytes > MAX_ARRAY_BYTES {
+            return Err(FileProblem::TooLarge(bytes));
+        }
+        Ok(Self {
+            ty,
+            bytes,
+            order,
+            layout: header.layout,
+        })
+    }
+}
+
+fn wrong_length(ty: &TensorType, found: u64) -> FileProblem {
+    let wide = ty.shape.iter().fold(ty.dtype.bytes() as u128, |n, &dim| {
+        n.saturating_mul(dim as u128)
+    });
+    FileProblem::Length {
+        claimed: ty.to_string(),
+        expected: ty.bytes().map_or(wide, |n| n as u128),
+        found,
+    }
+}
+
 /// Reads an array from `from`, of which `size` bytes are said to be there.
 pub(super) fn read(from: &mut impl Read, size: u64) -> Result<HostTensor, FileProblem> {
-    let (header, header_len) = read_header(from)?;
-    let (dtype, order) = element(&header.type_descriptor)?;
-    let shape = header.shape;
-    let claimed = format!("{dtype}{shape:?}");
-    let present = size.saturating_sub(header_len as u64);
-    let expected = byte_len(dtype, &shape).map(|n| n as u64);
-    let length = |found| FileProblem::Length {
-        claimed: claimed.clone(),
-        expected: expected.map_or_else(|| wide_len(dtype, &shape), u128::from),
-        found,
-    };
-    let Some(bytes) = expected.filter(|&n| n == present) else {
-        return Err(length(present));
-    };
-    if bytes > MAX_ARRAY_BYTES {
-        return Err(FileProblem::TooLarge(bytes));
-    }
+    let array = Array::read(from, size)?;
+    let (bytes, dtype) = (array.bytes, array.ty.dtype);
     // Grows with what is really there.
     let mut data = Vec::new();
     from.take(bytes + 1).read_to_end(&mut data)?;
     if data.len() as u64 != bytes {
-        return Err(length(data.len() as u64));
+        return Err(wrong_length(&array.ty, data.len() as u64));
     }
-    if order == Order::Big {
+    let shape = array.ty.shape;
+    if array.order == Order::Big {
         data.chunks_exact_mut(dtype.bytes())
             .for_each(<[u8]>::reverse);
     }
     if dtype == HostDType::Bool {
         data.iter_mut().for_each(|b| *b = u8::from(*b != 0));
     }
-    if header.layout == Layout::Fortran {
+    if array.layout == Layout::Fortran {
         data = row_major(&data, &shape, dtype.bytes());
     }
     HostTensor::from_bytes(dtype, shape, data)
         .map_err(|error| FileProblem::Header(error.to_string()))
-}
-
-fn wide_len(dtype: HostDType, shape: &[usize]) -> u128 {
-    shape.iter().fold(dtype.bytes() as u128, |n, &dim| {
-        n.saturating_mul(dim as u128)
-    })
 }
 
 /// The header and how many bytes it took.
