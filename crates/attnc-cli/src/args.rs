@@ -2,8 +2,8 @@
 
 use crate::progress;
 use attnc::plan::{DeviceProfile, DimValues};
-use attnc::sources::{self, Role, Source};
-use attnc::{Error, Model, Port, SessionOptions, Tensors, opt, random};
+use attnc::sources::{self, Source};
+use attnc::{Error, Model, Port, Rules, SessionOptions, Tensors, opt, random};
 use std::path::{Path, PathBuf};
 
 /// `NAME=N`, for `--dim`.
@@ -51,6 +51,22 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// Refuses what would have no effect on a bundle, which is compiled already.
+    pub(crate) fn check_for_bundle(&self) -> Result<(), Error> {
+        let given = [
+            ("--no-fuse", self.no_fuse),
+            ("--stop-after", self.stop_after.is_some()),
+        ];
+        let given: Vec<_> = given.iter().filter(|o| o.1).map(|o| o.0).collect();
+        if given.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Usage(format!(
+            "{} cannot change a bundle, which is compiled already: give the model, or leave it out",
+            given.join(" and ")
+        )))
+    }
+
     /// The options of a session.
     pub(crate) fn session(&self) -> SessionOptions {
         SessionOptions {
@@ -87,15 +103,18 @@ pub(crate) struct Inputs {
 
 impl Inputs {
     /// The lengths given.
-    pub(crate) fn dims(&self) -> DimValues {
+    ///
+    /// # Errors
+    /// Each that is given twice with different values.
+    pub(crate) fn dims(&self) -> Result<DimValues, Error> {
         dim_values(&self.dims)
     }
 
     /// Reads the inputs of a model, or draws them.
     pub(crate) fn of_model(&self, model: &Model) -> Result<Tensors, Error> {
         match self.random {
-            Some(seed) => random::inputs(model, &self.dims(), seed),
-            None => self.read(&model.inputs),
+            Some(seed) => random::inputs(model, &self.dims()?, seed),
+            None => self.read(&model.inputs, &model.rules),
         }
     }
 
@@ -103,7 +122,7 @@ impl Inputs {
     pub(crate) fn or_random(&self, model: &Model) -> Result<Tensors, Error> {
         if self.random.is_none() && self.input.is_empty() {
             note!("no inputs given: drawn from seed 0");
-            return random::inputs(model, &self.dims(), 0);
+            return random::inputs(model, &self.dims()?, 0);
         }
         self.of_model(model)
     }
@@ -115,10 +134,10 @@ impl Inputs {
                 "--random needs the model: a bundle does not say which ids its tables hold; give -i".to_owned(),
             ));
         }
-        self.read(ports)
+        self.read(ports, &Rules::default())
     }
 
-    fn read(&self, ports: &[Port]) -> Result<Tensors, Error> {
+    fn read(&self, ports: &[Port], rules: &Rules) -> Result<Tensors, Error> {
         if self.input.is_empty() && !ports.is_empty() {
             let wanted: Vec<_> = ports
                 .iter()
@@ -129,13 +148,30 @@ impl Inputs {
                 wanted.concat()
             )));
         }
-        sources::read(&self.input, Role::Input, ports)
+        sources::read_inputs(&self.input, ports, rules, &self.dims()?)
     }
 }
 
 /// The lengths given, by name.
-pub(crate) fn dim_values(dims: &[NamedDim]) -> DimValues {
-    dims.iter().map(|d| (d.name.as_str(), d.value)).collect()
+///
+/// # Errors
+/// Each that is given twice with different values.
+pub(crate) fn dim_values(dims: &[NamedDim]) -> Result<DimValues, Error> {
+    let mut values = DimValues::default();
+    let mut wrong = Vec::new();
+    for NamedDim { name, value } in dims {
+        match values.get(name) {
+            Some(other) if other != *value => wrong.push(format!(
+                "length `{name}` is given twice: --dim {name}={other} and --dim {name}={value}"
+            )),
+            _ => values.set(name, *value),
+        }
+    }
+    if wrong.is_empty() {
+        Ok(values)
+    } else {
+        Err(Error::Usage(wrong.join("\n")))
+    }
 }
 
 /// A built-in profile by name.
@@ -170,7 +206,10 @@ mod tests {
     #[test]
     fn lengths_are_whole_numbers() {
         let dims: Vec<NamedDim> = ["B=2", "S=0"].iter().map(|d| d.parse().unwrap()).collect();
-        assert_eq!(dim_values(&dims), DimValues::from([("B", 2), ("S", 0)]));
+        assert_eq!(
+            dim_values(&dims).unwrap(),
+            DimValues::from([("B", 2), ("S", 0)])
+        );
         for wrong in ["B", "B=", "=2", "B=-1", "B=1.5", "B=99999999999999999999"] {
             assert!(wrong.parse::<NamedDim>().is_err(), "{wrong}");
         }

@@ -69,7 +69,7 @@ fn measure(options: &Options, model: &Model, import_ms: f64) -> Result<Report, E
     let prepare = || Session::of_optimised(model, &optimised, &settings, &backends);
     let mut session = progress::during("compiling", prepare)?;
     let prepare_ms = summary::milliseconds(start.elapsed());
-    let bound = session.bind(&given, &options.inputs.dims())?;
+    let bound = session.bind(&given, &options.inputs.dims()?)?;
     let mut timed = || -> Result<f64, Error> {
         let start = Instant::now();
         session.run_bound(&bound)?;

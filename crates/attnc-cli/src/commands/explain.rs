@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     let mut explained =
         progress::during("compiling", || explain::explain(&model, &passes, &profile))?;
     if !options.dims.is_empty() {
-        explained = explained.at(&args::dim_values(&options.dims))?;
+        explained = explained.at(&args::dim_values(&options.dims)?)?;
     }
     match if options.json {
         Format::Json

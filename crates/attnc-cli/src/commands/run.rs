@@ -5,7 +5,7 @@ use crate::summary::{self, OutputSummary};
 use crate::{Outcome, progress};
 use attnc::backend::Backends;
 use attnc::explain::Attention;
-use attnc::sources::{self, Role, Source};
+use attnc::sources::Source;
 use attnc::{Error, Session, Tensors, npz};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     }
     let mut runs = vec![report];
     for source in &options.then {
-        let given = sources::read(std::slice::from_ref(source), Role::Input, session.inputs())?;
+        let given = session.read(std::slice::from_ref(source), &options.inputs.dims()?)?;
         runs.push(run_once(&mut session, &given, &options.inputs)?.0);
     }
     let report = Report {
@@ -100,6 +100,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
 fn open(options: &Options) -> Result<(Session, Tensors), Error> {
     let (session, backends) = (options.target.session(), Backends::standard());
     if Path::is_dir(&options.model) {
+        options.target.check_for_bundle()?;
         let open = || Session::of_bundle(&options.model, &session, &backends);
         let session = progress::during("loading the bundle", open)?;
         let given = options.inputs.of_ports(session.inputs())?;
@@ -116,7 +117,7 @@ fn run_once(
     given: &Tensors,
     inputs: &Inputs,
 ) -> Result<(RunReport, Tensors), Error> {
-    let bound = session.bind(given, &inputs.dims())?;
+    let bound = session.bind(given, &inputs.dims()?)?;
     let start = Instant::now();
     let outputs = progress::during("running", || session.run_bound(&bound))?;
     let run_ms = summary::milliseconds(start.elapsed());

@@ -131,6 +131,40 @@ fn headers_that_lie() {
     bench.refuses(&run, 2, &["x.npy"]);
 }
 
+/// A changed element of `x` breaks its checksum, which whoever reads them would notice.
+#[test]
+fn large_arrays_are_refused_by_their_headers() {
+    let bench = Bench::new();
+    let mut given = two_inputs(&bench);
+    let large = HostTensor::new(vec![2, 2_500_000], &vec![0f32; 5_000_000]).unwrap();
+    given.insert("x".to_owned(), large);
+    given.swap_remove("ids");
+    let mut bytes = npz::to_bytes(&given).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] = 1;
+    bench.write("given.npz", bytes);
+    let parts = [
+        "input `ids` is missing",
+        "input `x`, axis 1: expected 3, found 2500000",
+    ];
+    bench.refuses(&RUN, 2, &parts);
+}
+
+#[test]
+fn two_arrays_of_one_name() {
+    let bench = Bench::new();
+    let mut given = two_inputs(&bench);
+    given.insert("idz".to_owned(), given["ids"].clone());
+    let mut bytes = npz::to_bytes(&given).unwrap();
+    for at in 0..bytes.len() - 3 {
+        if &bytes[at..at + 3] == b"idz" {
+            bytes[at + 2] = b's';
+        }
+    }
+    bench.write("given.npz", bytes);
+    bench.refuses(&RUN, 2, &["given.npz: array `ids` occurs twice"]);
+}
+
 #[test]
 fn a_comparison_that_fails_is_no_error() {
     let bench = Bench::new();

@@ -9,3 +9,4 @@ mod bench;
 mod compiled;
 mod models;
 mod onnx;
+mod options;
