@@ -259,6 +259,7 @@ impl<'m> Importer<'m> {
             match self.cx.place(&value) {
                 Ok(id) => {
                     let ty = self.cx.graph.ty(id).clone();
+                    self.check_output(info, &ty);
                     ports.push(PortInfo {
                         name: info.name.clone(),
                         elem_type: declared_type(info)
@@ -271,6 +272,44 @@ impl<'m> Importer<'m> {
             }
         }
         ports
+    }
+
+    /// Whether what the file says of an output is what the graph computes. Another element type would be a
+    /// silent conversion; another shape is the exporter's slip, and the computed one stands.
+    fn check_output(&mut self, info: &ValueInfoProto, ty: &TensorType) {
+        let Some(tensor) = info.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()) else {
+            return;
+        };
+        if let Ok((elem, dtype)) = tensor::dtype_of(tensor.elem_type)
+            && dtype != ty.dtype
+        {
+            let message = format!(
+                "the output is declared {}, but the graph computes {ty}",
+                elem.name
+            );
+            let note = "correct the declared type, or put a Cast in front of the output";
+            let wrong = Diagnostic::error("output-type", message)
+                .at(&info.name)
+                .note(note);
+            self.invalid.push(wrong);
+        }
+        let Some(shape) = &tensor.shape else { return };
+        let declared: Vec<Option<i64>> = shape.dim.iter().map(|d| d.dim_value).collect();
+        let fits = declared.len() == ty.rank()
+            && declared
+                .iter()
+                .zip(&ty.shape)
+                .all(|(d, found)| match (d, found.as_const()) {
+                    (Some(d), Some(found)) => *d == found,
+                    _ => true,
+                });
+        if !fits {
+            let note = format!(
+                "output `{}` is declared with another shape than the computed {ty}",
+                info.name
+            );
+            self.cx.notes.insert(note);
+        }
     }
 
     /// The value of a name; a constant is read when it is first asked for.

@@ -144,6 +144,19 @@ fn structure() {
 }
 
 #[test]
+fn what_is_declared_of_an_output() {
+    let declared = |code: i32, dims: &[&str]| {
+        let mut file = model(17, &[x(&["2"])], &[], &[node("Neg", &["x"], &["y"])]);
+        file.graph.as_mut().unwrap().output = vec![port("y", code, dims)];
+        file
+    };
+    assert_eq!(codes(&declared(data_type::INT64, &["2"])), ["output-type"]);
+    let import = import(&declared(data_type::FLOAT, &["7", "1"])).unwrap();
+    assert_eq!(import.outputs[0].shape, [2.into()]);
+    assert!(import.notes[0].contains("another shape than the computed f32[2]"));
+}
+
+#[test]
 fn nodes_out_of_order_are_sorted() {
     let nodes = [node("Neg", &["a"], &["y"]), node("Tanh", &["x"], &["a"])];
     assert!(import(&model(17, &[x(&["2"])], &[], &nodes)).is_ok());
