@@ -9,7 +9,13 @@ use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 
 /// Maps a file; its bytes are read when they are used.
+///
+/// Links are followed (model caches are made of them); a pipe would wait for ever, and is refused.
 pub(crate) fn map(path: &Path) -> std::io::Result<Bytes> {
+    if !path.metadata()?.is_file() {
+        let kind = std::io::ErrorKind::InvalidInput;
+        return Err(std::io::Error::new(kind, "it is not a regular file"));
+    }
     let file = File::open(path)?;
     if file.metadata()?.len() == 0 {
         return Ok(Bytes::new());

@@ -318,6 +318,8 @@ fn external_data_lies_in_the_models_folder() {
         assert!(text.contains("leads out of the model's folder"), "{text}");
     }
     assert!(fails(&[("location", "missing.bin")]).contains("cannot read `missing.bin`"));
+    std::fs::create_dir_all(dir.join("folder")).unwrap();
+    assert!(fails(&[("location", "folder")]).contains("it is not a regular file"));
     assert!(fails(&[]).contains("without a location"));
     let beyond = fails(&[
         ("location", "weights.bin"),
