@@ -293,7 +293,10 @@ impl<'m> Importer<'m> {
                 .note(note);
             self.invalid.push(wrong);
         }
-        let Some(shape) = &tensor.shape else { return };
+        // Files that say nothing of the axes leave the shape out or empty.
+        let Some(shape) = tensor.shape.as_ref().filter(|s| !s.dim.is_empty()) else {
+            return;
+        };
         let declared: Vec<Option<i64>> = shape.dim.iter().map(|d| d.dim_value).collect();
         let fits = declared.len() == ty.rank()
             && declared
