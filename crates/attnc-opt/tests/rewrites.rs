@@ -639,6 +639,41 @@ fn slices_of_slices_are_one() {
 }
 
 #[test]
+fn scores_cut_off_or_added_before_the_softmax_are_declined() {
+    for (name, between, sum, reason) in [
+        (
+            "an extra logit",
+            "%c = concat %s, %sink, axis = 3\n  %p1 = softmax %c, axis = 3\n  \
+             %p = slice %p1, axis = 3, start = 0, len = N, step = 1",
+            "%v",
+            "the softmax has M queries and N + 1 keys, the product with V sums M and N of them",
+        ),
+        (
+            "fewer keys",
+            "%c = slice %s, axis = 3, start = 0, len = 4, step = 1\n  %p = softmax %c, axis = 3",
+            "%v4",
+            "the softmax has M queries and 4 keys, the product M and N: scores are cut off or added between",
+        ),
+    ] {
+        let result = check(&format!(
+            "graph @g({HEAD}, %sink: f32[B, H, M, 1], %v4: f32[B, H, 4, 8]) {{
+  %kt = transpose %k, perm = [0, 1, 3, 2]
+  %s = matmul %q, %kt
+  {between}
+  %o = matmul %p, {sum}
+  return %o
+}}"
+        ));
+        assert_eq!(
+            (result.attention.found, result.attention.fused),
+            (1, 0),
+            "{name}"
+        );
+        assert_eq!(result.attention.declined[0].reason, reason, "{name}");
+    }
+}
+
+#[test]
 fn head_dims_no_kernel_holds_are_declined() {
     for (columns, reason) in [
         (

@@ -368,6 +368,19 @@ fn scores_of(
             ));
         }
     };
+    let (rows, columns) = (&extents[last - 1], &extents[last]);
+    let (m, n) = if turned {
+        (columns, rows)
+    } else {
+        (rows, columns)
+    };
+    if (m, n) != (&shape[q], &shape[kv]) {
+        let reason = format!(
+            "the softmax has {} queries and {} keys, the product {m} and {n}: scores are cut off or added between",
+            shape[q], shape[kv]
+        );
+        return Err(Decline::at(product, reason));
+    }
     let lead: Vec<Dim> = read[..last - 1]
         .iter()
         .map(|&i| e.as_int(i).cloned())
@@ -415,6 +428,15 @@ fn check_axes(
         return Err(
             "the query axis is changed between the softmax and the product with V".to_owned(),
         );
+    }
+    if (&extents[q], &extents[kv]) != (&shape[last - 1], &shape[last]) {
+        return Err(format!(
+            "the softmax has {} queries and {} keys, the product with V sums {} and {} of them",
+            shape[last - 1],
+            shape[last],
+            extents[q],
+            extents[kv]
+        ));
     }
     // The operand's batch axes are its first ones, whatever the order of the last two.
     let lead = extents.len() - 2;
