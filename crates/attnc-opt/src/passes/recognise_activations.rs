@@ -65,7 +65,7 @@ fn recognise(graph: &Graph, value: ValueId) -> Option<(ValueId, UnaryOp)> {
         graph.node(value).op,
         Op::Binary(BinaryOp::Mul | BinaryOp::Div)
     );
-    if !root || !graph.contains(value) {
+    if !root {
         return None;
     }
     let (ancestors, curved) = ancestors(graph, value);
