@@ -234,6 +234,7 @@ fn maps_and_epilogues_look_at_the_chosen_branch_only() {
     let map = Op::Map {
         expr: e.finish(root),
         shape: vec![3.into()],
+        dtype: DType::F32,
     };
     let padded = g.apply(map, &[x]).unwrap();
     let sum = Op::Reduce {

@@ -132,6 +132,7 @@ fn fused(case: &Case, value: ValueId) -> (Op, Vec<ValueId>) {
     let op = Op::Map {
         expr: e.finish(root),
         shape: graph.ty(value).shape.clone(),
+        dtype: graph.ty(value).dtype,
     };
     (op, inputs)
 }
@@ -322,7 +323,9 @@ fn a_wrong_index_in_a_fused_look_up_is_named_if_it_is_chosen() {
             found
         };
         let expr = e.finish(root);
-        let y = g.apply(Op::Map { expr, shape }, &[table, ids]).unwrap();
+        let dtype = DType::F32;
+        let map = Op::Map { expr, shape, dtype };
+        let y = g.apply(map, &[table, ids]).unwrap();
         g.node_mut(y).origin = vec!["/embeddings/Gather".to_owned()];
         g.add_output("y", y);
         Executor::new(g).unwrap()

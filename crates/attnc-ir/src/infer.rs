@@ -90,7 +90,7 @@ pub fn result_type(op: &Op, operands: &[&TensorType]) -> Result<TensorType> {
         Op::MatMul => matmul(operands[0], operands[1]),
         Op::Conv(conv) => convolution(conv, operands),
         Op::Attention(attention) => attention_type(attention, operands),
-        Op::Map { expr, shape } => map(expr, shape, operands),
+        Op::Map { expr, shape, dtype } => map(expr, shape, *dtype, operands),
     }
 }
 
@@ -565,16 +565,21 @@ fn attention_type(attention: &Attention, operands: &[&TensorType]) -> Result<Ten
     })
 }
 
-fn map(expr: &ScalarExpr, shape: &Shape, operands: &[&TensorType]) -> Result<TensorType> {
+fn map(
+    expr: &ScalarExpr,
+    shape: &Shape,
+    dtype: DType,
+    operands: &[&TensorType],
+) -> Result<TensorType> {
     if expr.uses_arg() {
         return Err(Diagnostic::error(
             "bad-expression",
             "the expression of a map has no argument, but uses one",
         ));
     }
-    check_expr("map", expr, shape, operands, expr.result())?;
+    check_expr("map", expr, shape, operands, dtype)?;
     Ok(TensorType {
-        dtype: expr.result(),
+        dtype,
         shape: shape.clone(),
     })
 }

@@ -145,6 +145,8 @@ pub enum Op {
         expr: ScalarExpr,
         /// Shape of the result, which gives the extents of `d0, d1, …`.
         shape: Shape,
+        /// Element type of the result: the expression's, or any float type where that is f32.
+        dtype: DType,
     },
 }
 

@@ -50,7 +50,8 @@ fn expression(f: impl FnOnce(&mut ScalarBuilder) -> attnc_ir::scalar::ExprId) ->
 
 fn map(expr: ScalarExpr) -> Graph {
     let shape = vec![Dim::sym("B"), 4.into()];
-    insert(Op::Map { expr, shape }, None)
+    let dtype = expr.result();
+    insert(Op::Map { expr, shape, dtype }, None)
 }
 
 fn attention(attention: Attention) -> Graph {

@@ -197,6 +197,7 @@ fn equal_layers_share_their_kernels() {
 
 fn add_map(g: &mut Graph, expr: ScalarExpr, shape: &[&str], operands: &[ValueId]) -> ValueId {
     let op = Op::Map {
+        dtype: expr.result(),
         expr,
         shape: dims(shape),
     };

@@ -135,10 +135,15 @@ impl Parser<'_> {
                 groups: self.optional(a, "groups", Self::count)?.unwrap_or(1),
             }),
             "attention" => self.attention(a, scope)?,
-            _ => Op::Map {
-                expr: self.required(a, "expr", |p| p.expression(scope))?,
-                shape: stated.ty.unwrap_or(TensorType::scalar(DType::F32)).shape,
-            },
+            _ => {
+                let TensorType { dtype, shape } =
+                    stated.ty.unwrap_or(TensorType::scalar(DType::F32));
+                Op::Map {
+                    expr: self.required(a, "expr", |p| p.expression(scope))?,
+                    shape,
+                    dtype,
+                }
+            }
         })
     }
 

@@ -225,7 +225,6 @@ impl Parser<'_> {
             attention: false,
             arg: None,
         };
-        let stated_dtype = stated.ty.as_ref().map(|t| t.dtype);
         let op = self.op(op_name, stated, attributes, &scope)?;
         let mut epilogue = None;
         if op.takes_epilogue() {
@@ -259,8 +258,6 @@ impl Parser<'_> {
         if let Some((dtype, expr)) = &epilogue {
             ty.dtype =
                 dtype.unwrap_or_else(|| epilogue_dtype(expr, types.first().map(|t| t.dtype)));
-        } else if let Some(dtype) = stated_dtype {
-            ty.dtype = dtype;
         }
         self.sized(&ty, span.start)?;
         let id = self.graph.insert(op, &nodes, ty, Some(name));

@@ -29,22 +29,12 @@ pub(super) fn check_type(node: &Node, operands: &[&TensorType], out: &mut Vec<Di
         Ok(ty) => ty,
         Err(diagnostic) => return out.push(diagnostic),
     };
-    // Where an expression gives the value, f32 may be stored as any floating-point type.
-    let widens = match (&node.epilogue, &node.op) {
-        (Some(epilogue), _) => {
-            let fits = infer::check_expr(
-                "epilogue",
-                epilogue,
-                &inferred.shape,
-                operands,
-                node.ty.dtype,
-            );
-            out.extend(fits.err());
-            true
-        }
-        (None, Op::Map { .. }) => inferred.dtype == DType::F32 && node.ty.dtype.is_float(),
-        (None, _) => false,
-    };
+    // Where an epilogue gives the value, f32 may be stored as any floating-point type.
+    let widens = node.epilogue.is_some();
+    if let Some(epilogue) = &node.epilogue {
+        let (shape, dtype) = (&inferred.shape, node.ty.dtype);
+        out.extend(infer::check_expr("epilogue", epilogue, shape, operands, dtype).err());
+    }
     if inferred.shape != node.ty.shape || !(widens || inferred.dtype == node.ty.dtype) {
         let expected = TensorType {
             dtype: if widens {

@@ -448,6 +448,7 @@ fn map(g: &mut Graph, choices: &mut Choices) -> Option<ValueId> {
         Op::Map {
             expr,
             shape: shape.clone(),
+            dtype,
         },
         &operands,
         TensorType::new(dtype, shape),

@@ -235,6 +235,7 @@ impl Mods {
         let op = Op::Map {
             expr: self.e.finish(root),
             shape: self.extents,
+            dtype: DType::F32,
         };
         c.apply(op, &self.captured.iter().collect::<Vec<_>>())
     }

@@ -11,7 +11,7 @@
 use crate::{Change, Pass, RemarkKind, Trace};
 use attnc_ir::layout::{self, Layout};
 use attnc_ir::scalar::ScalarBuilder;
-use attnc_ir::{Diagnostics, Extents, Graph, Op, ValueId};
+use attnc_ir::{Diagnostics, Extents, Graph, Op, TensorType, ValueId};
 
 /// See the module.
 pub struct FoldViews;
@@ -177,17 +177,12 @@ fn copy_operand(
 ) -> Result<(), Diagnostics> {
     let operand = graph.node(kernel).operands()[slot];
     let (base, index) = layout::source_index(graph, operand);
-    let shape = graph.ty(operand).shape.clone();
+    let TensorType { dtype, shape } = graph.ty(operand).clone();
     let mut e = ScalarBuilder::new(Extents::new(shape.clone()));
     let index = index.into_iter().map(|d| e.int(d)).collect();
-    let root = e.load(0, graph.ty(base).dtype, index);
-    let copy = graph.apply(
-        Op::Map {
-            expr: e.finish(root),
-            shape,
-        },
-        &[base],
-    )?;
+    let root = e.load(0, dtype, index);
+    let expr = e.finish(root);
+    let copy = graph.apply(Op::Map { expr, shape, dtype }, &[base])?;
     graph.node_mut(copy).origin = graph.node(operand).origin.clone();
     let message = format!(
         "operand {slot} of {} is copied: its views are no strides",

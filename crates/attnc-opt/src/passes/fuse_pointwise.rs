@@ -15,7 +15,7 @@
 use crate::extract::{Extractor, Step};
 use crate::{Change, Pass, RemarkKind, Trace, source_name};
 use attnc_ir::scalar::{ScalarBuilder, has_form};
-use attnc_ir::{Diagnostics, Extents, Graph, Op, ValueId};
+use attnc_ir::{Diagnostics, Extents, Graph, Op, TensorType, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Storage buffers a kernel may bind: WebGPU guarantees 8 a stage.
@@ -145,7 +145,7 @@ fn extract(
 
 fn build(graph: &mut Graph, root: ValueId, roots: &BTreeSet<ValueId>, trace: &mut Trace) {
     let (expr, loads) = extract(graph, root, roots);
-    let shape = graph.ty(root).shape.clone();
+    let TensorType { dtype, shape } = graph.ty(root).clone();
     let sources = sources(graph, root, &loads);
     // Operands the expression no longer loads from are dropped.
     let used = expr.loaded_operands();
@@ -174,7 +174,7 @@ fn build(graph: &mut Graph, root: ValueId, roots: &BTreeSet<ValueId>, trace: &mu
     }
     graph.set_operands(root, &operands);
     let node = graph.node_mut(root);
-    node.op = Op::Map { expr, shape };
+    node.op = Op::Map { expr, shape, dtype };
     node.origin = origin;
 }
 

@@ -64,7 +64,8 @@ fn lower(graph: &mut Graph, value: ValueId, conv: &Conv) -> Result<ValueId, Diag
         window.clone(),
     ];
     let expr = patches(conv, &x.shape, &w.shape, &out, &shape, x.dtype);
-    let patches = graph.apply(Op::Map { expr, shape }, &operands[..1])?;
+    let dtype = x.dtype;
+    let patches = graph.apply(Op::Map { expr, shape, dtype }, &operands[..1])?;
     let kernel = graph.apply(Op::Reshape(vec![groups, filters, window]), &operands[1..2])?;
     let kernel = graph.apply(Op::Transpose(vec![0, 2, 1]), &[kernel])?;
     let product = graph.apply(Op::MatMul, &[patches, kernel])?;

@@ -18,7 +18,7 @@ mod formula;
 
 use crate::{Change, Pass, RemarkKind, Trace};
 use attnc_ir::scalar::{ScalarBuilder, ScalarExpr};
-use attnc_ir::{DType, Diagnostics, Dim, Extents, Graph, Op, TensorData, ValueId};
+use attnc_ir::{DType, Diagnostics, Dim, Extents, Graph, Op, TensorData, TensorType, ValueId};
 use formula::{diagonals, formula};
 
 /// See the module.
@@ -103,13 +103,13 @@ fn shrink(data: &TensorData) -> Option<Row> {
 const MIN_ELEMENTS: usize = 16;
 
 fn replace(graph: &mut Graph, value: ValueId, row: Row) {
-    let shape = graph.ty(value).shape.clone();
+    let TensorType { dtype, shape } = graph.ty(value).clone();
     match row {
-        Row::Formula(expr) => graph.node_mut(value).op = Op::Map { expr, shape },
+        Row::Formula(expr) => graph.node_mut(value).op = Op::Map { expr, shape, dtype },
         Row::Diagonals(data, expr) => {
             let table = graph.add_constant(data);
             graph.set_operands(value, &[table]);
-            graph.node_mut(value).op = Op::Map { expr, shape };
+            graph.node_mut(value).op = Op::Map { expr, shape, dtype };
         }
     }
 }
