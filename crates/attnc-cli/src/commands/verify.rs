@@ -4,9 +4,10 @@ use crate::args::{self, Inputs, ModelPath, Target};
 use crate::{Outcome, progress, summary};
 use attnc::backend::Backends;
 use attnc::explain::Attention;
+use attnc::inputs::BoundInputs;
 use attnc::sources::{self, Role, Source};
 use attnc::verify::{Comparison, Tolerance, compare_all};
-use attnc::{Error, Session, oracle};
+use attnc::{Error, Model, Session, Tensors, oracle};
 use serde::Serialize;
 
 #[derive(clap::Args)]
@@ -15,10 +16,13 @@ pub(crate) struct Options {
     path: ModelPath,
     #[command(flatten)]
     inputs: Inputs,
-    /// Expected values: FILE.npz, NAME=FILE.npy or a folder (output_N.pb); without it, the imported
-    /// model in f64 says what to expect
+    /// Expected values: FILE.npz, NAME=FILE.npy or a folder (output_N.pb)
     #[arg(long, value_name = "SOURCE")]
     expect: Vec<Source>,
+    /// Also run the model as imported, no pass done, in f64, and compare with that; this is what
+    /// happens anyway without --expect. Any model, any inputs, also random ones (--random, --dim)
+    #[arg(long)]
+    against_source: bool,
     /// Error allowed relative to the range of an output [default: 1e-4, 5e-3 for float16]
     #[arg(long, value_name = "X", value_parser = tolerance)]
     rtol: Option<f64>,
@@ -47,10 +51,17 @@ struct Report {
     adapter: String,
     why: String,
     attention: Attention,
-    expected_from: String,
+    /// Of the comparison that follows.
+    expected_from: &'static str,
     #[serde(flatten)]
     comparison: Comparison,
+    /// The second comparison, where both were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    against_source: Option<Comparison>,
 }
+
+const GIVEN: &str = "the values expected";
+const SOURCE: &str = "the model as imported, in f64";
 
 pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     let model = args::open_model(&options.path.model)?;
@@ -60,37 +71,54 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     let mut session = progress::during("compiling", compile)?;
     let bound = session.bind(&given, &options.inputs.dims()?)?;
     let found = progress::during("running", || session.run_bound(&bound))?;
-    let (expected, expected_from) = if options.expect.is_empty() {
-        let run = || oracle::run_bound(&model, &bound);
-        (progress::during("running in f64", run)?, "the f64 oracle")
-    } else {
-        let read = sources::read(&options.expect, Role::Output, &model.outputs)?;
-        (read, "the values expected")
-    };
     let tolerance = Tolerance {
         rtol: options.rtol,
         atol: options.atol,
     };
-    let attention = session.attention().map(Attention::from);
+    let compare = |expected| compare_all(&expected, &found, &tolerance);
+    let (first, second) = expected(options, &model, &bound)?;
     let report = Report {
         model: model.name.clone(),
         backend: session.backend().to_owned(),
         adapter: session.device(),
         why: session.why().to_owned(),
-        attention: attention.unwrap_or_default(),
-        expected_from: expected_from.to_owned(),
-        comparison: compare_all(&expected, &found, &tolerance)?,
+        attention: session.attention().map(Attention::from).unwrap_or_default(),
+        expected_from: if options.expect.is_empty() {
+            SOURCE
+        } else {
+            GIVEN
+        },
+        comparison: compare(first)?,
+        against_source: second.map(compare).transpose()?,
     };
     if options.json {
         summary::print_json(&report)?;
     } else {
         print(&report);
     }
-    Ok(if report.comparison.passed {
-        Outcome::Good
-    } else {
-        Outcome::ComparisonFailed
-    })
+    let second = report.against_source.as_ref();
+    Ok(
+        if report.comparison.passed && second.is_none_or(|c| c.passed) {
+            Outcome::Good
+        } else {
+            Outcome::ComparisonFailed
+        },
+    )
+}
+
+/// What to compare with: the values given, or the source; both where both are asked for.
+fn expected(
+    options: &Options,
+    model: &Model,
+    bound: &BoundInputs,
+) -> Result<(Tensors, Option<Tensors>), Error> {
+    let source = || progress::during("running in f64", || oracle::run_bound(model, bound));
+    if options.expect.is_empty() {
+        return Ok((source()?, None));
+    }
+    let given = sources::read(&options.expect, Role::Output, &model.outputs)?;
+    let source = options.against_source.then(source).transpose()?;
+    Ok((given, source))
 }
 
 fn print(report: &Report) {
@@ -98,7 +126,14 @@ fn print(report: &Report) {
     say!("  fused    {}", summary::attention_line(&report.attention));
     summary::print_declined(&report.attention);
     say!("  where    {}", report.why);
-    for output in &report.comparison.outputs {
+    print_comparison(&report.comparison, report.expected_from);
+    if let Some(comparison) = &report.against_source {
+        print_comparison(comparison, SOURCE);
+    }
+}
+
+fn print_comparison(comparison: &Comparison, with: &str) {
+    for output in &comparison.outputs {
         let verdict = if output.passed { "ok" } else { "WRONG" };
         say!(
             "  {verdict:7}  {}: {}, largest error {:.2e} of range {:.3} = {:.2e} relative",
@@ -112,14 +147,11 @@ fn print(report: &Report) {
             say!("           {}", output.problem);
         }
     }
-    let worst = report.comparison.worst().map_or(0.0, |o| o.relative);
-    let verdict = if report.comparison.passed {
+    let worst = comparison.worst().map_or(0.0, |o| o.relative);
+    let verdict = if comparison.passed {
         "agrees with"
     } else {
         "DIFFERS from"
     };
-    say!(
-        "{verdict} {}; largest difference {worst:.2e} of the range",
-        report.expected_from
-    );
+    say!("{verdict} {with}; largest difference {worst:.2e} of the range");
 }

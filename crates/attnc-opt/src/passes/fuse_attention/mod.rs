@@ -20,6 +20,7 @@
 //!
 //! On exit no candidate that could fuse remains.
 
+mod guards;
 mod mods;
 mod operands;
 mod structure;

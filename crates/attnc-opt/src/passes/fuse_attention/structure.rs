@@ -4,11 +4,12 @@
 //! the sum as nodes, and the certainty that all three agree on which axes are batch, query and key.
 
 use super::Decline;
+use super::guards::Guarded;
 use crate::candidates::Candidate;
 use crate::extract::{Extractor, Step};
 use attnc_ir::layout::row_major;
 use attnc_ir::scalar::{ExprId, Scalar, ScalarBuilder, ScalarExpr};
-use attnc_ir::{Dim, Extents, Graph, Op, Shape, UnaryOp, ValueId};
+use attnc_ir::{Dim, Extents, Graph, Op, Shape, ValueId};
 use std::collections::BTreeSet;
 
 /// What was found.
@@ -207,7 +208,15 @@ fn probabilities(
             ))
         };
     };
-    if !is_probability(&e, root) {
+    let root = Guarded {
+        graph,
+        softmax,
+        e: &e,
+        loads: &extractor.loads,
+        read,
+    }
+    .strip(root);
+    if *e.node(root) != Scalar::Arg {
         let changed = first_user(graph, softmax);
         return Err(Decline::at(
             changed,
@@ -226,20 +235,6 @@ fn probabilities(
     Ok(true)
 }
 
-/// Whether the expression is the probability itself, also behind guards against NaN from rows without a
-/// key: those rows are zeros by definition here.
-fn is_probability(e: &ScalarBuilder, root: ExprId) -> bool {
-    match e.node(root) {
-        Scalar::Arg => true,
-        Scalar::Select(c, a, b) => {
-            let guards =
-                matches!(e.node(*c), Scalar::Unary(UnaryOp::IsNan, x) if is_probability(e, *x));
-            guards && e.as_float(*a) == Some(0.0) && is_probability(e, *b)
-        }
-        _ => false,
-    }
-}
-
 fn first_user(graph: &Graph, softmax: ValueId) -> ValueId {
     let mut at = softmax;
     loop {
@@ -256,7 +251,7 @@ fn first_user(graph: &Graph, softmax: ValueId) -> ValueId {
     }
 }
 
-fn step_through(graph: &Graph, value: ValueId) -> Step {
+pub(super) fn step_through(graph: &Graph, value: ValueId) -> Step {
     match &graph.node(value).op {
         Op::MatMul | Op::Softmax { .. } => Step::Load,
         _ => Step::Inline,

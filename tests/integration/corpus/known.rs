@@ -1,0 +1,239 @@
+//! What is refused today, by name; the list can only shrink.
+//!
+//! A trial that is refused must be listed, with words of the refusal; a trial that is listed must be refused.
+
+use super::verdict::Verdict;
+use crate::support::Outcome;
+
+/// What is stated of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    /// Valid, but refused in these words.
+    Refused(&'static str),
+    /// The file itself is not valid, and that is said in these words.
+    Invalid(&'static str),
+}
+
+use Expected::{Invalid, Refused};
+
+/// Name with `*` for anything, the backend or `*`, and what is stated of it.
+const KNOWN: &[(&str, &str, Expected)] = &[
+    // The exporter wrote ALiBi's slopes as complex numbers, which ONNX does not have.
+    (
+        "exports/falcon_alibi_ts17_*",
+        "*",
+        Invalid("element type complex128"),
+    ),
+    (
+        "exports/falcon_alibi_ts17dyn_*",
+        "*",
+        Invalid("element type complex128"),
+    ),
+    // Operators that are not there.
+    ("exports/longformer_*", "*", Refused("NonZero")),
+    (
+        "node/test_causal_conv_with_state_b1_c1_degenerate",
+        "*",
+        Refused("CausalConvWithState"),
+    ),
+    (
+        "node/test_causal_conv_with_state_basic",
+        "*",
+        Refused("CausalConvWithState"),
+    ),
+    (
+        "node/test_causal_conv_with_state_decode_step",
+        "*",
+        Refused("CausalConvWithState"),
+    ),
+    (
+        "node/test_causal_conv_with_state_fp16",
+        "*",
+        Refused("CausalConvWithState"),
+    ),
+    (
+        "node/test_causal_conv_with_state_kernel_size_one",
+        "*",
+        Refused("CausalConvWithState"),
+    ),
+    (
+        "node/test_causal_conv_with_state_short_input_no_past_state",
+        "*",
+        Refused("CausalConvWithState"),
+    ),
+    (
+        "node/test_causal_conv_with_state_silu",
+        "*",
+        Refused("CausalConvWithState"),
+    ),
+    (
+        "node/test_causal_conv_with_state_silu_fp16",
+        "*",
+        Refused("CausalConvWithState"),
+    ),
+    (
+        "node/test_causal_conv_with_state_silu_with_past_state",
+        "*",
+        Refused("CausalConvWithState"),
+    ),
+    (
+        "node/test_causal_conv_with_state_swish_alias",
+        "*",
+        Refused("CausalConvWithState"),
+    ),
+    (
+        "node/test_causal_conv_with_state_with_bias",
+        "*",
+        Refused("CausalConvWithState"),
+    ),
+    (
+        "node/test_causal_conv_with_state_with_bias_and_past_state",
+        "*",
+        Refused("CausalConvWithState"),
+    ),
+    (
+        "node/test_causal_conv_with_state_with_past_state",
+        "*",
+        Refused("CausalConvWithState"),
+    ),
+    (
+        "node/test_causal_conv_*_fp16_expanded",
+        "*",
+        Refused("pass lower-conv failed"),
+    ),
+    (
+        "node/test_linear_attention_*",
+        "*",
+        Refused("LinearAttention"),
+    ),
+    (
+        "node/test_flexattention_double*",
+        "*",
+        Refused("element type double"),
+    ),
+    (
+        "node/test_flexattention_fp16_expanded_ver26",
+        "*",
+        Refused("pass fuse-attention failed"),
+    ),
+    ("node/test_flexattention", "*", Refused("FlexAttention")),
+    (
+        "node/test_flexattention_causal_mask",
+        "*",
+        Refused("FlexAttention"),
+    ),
+    (
+        "node/test_flexattention_diff_head_sizes",
+        "*",
+        Refused("FlexAttention"),
+    ),
+    (
+        "node/test_flexattention_double",
+        "*",
+        Refused("FlexAttention"),
+    ),
+    (
+        "node/test_flexattention_fp16",
+        "*",
+        Refused("FlexAttention"),
+    ),
+    ("node/test_flexattention_gqa", "*", Refused("FlexAttention")),
+    (
+        "node/test_flexattention_prob_mod",
+        "*",
+        Refused("FlexAttention"),
+    ),
+    (
+        "node/test_flexattention_relative_positional",
+        "*",
+        Refused("FlexAttention"),
+    ),
+    (
+        "node/test_flexattention_scaled",
+        "*",
+        Refused("FlexAttention"),
+    ),
+    (
+        "node/test_flexattention_score_mod",
+        "*",
+        Refused("FlexAttention"),
+    ),
+    (
+        "node/test_flexattention_soft_cap",
+        "*",
+        Refused("FlexAttention"),
+    ),
+    (
+        "node/test_matmulinteger",
+        "*",
+        Refused("integer arithmetic"),
+    ),
+    (
+        "node/test_qlinearmatmul_*",
+        "*",
+        Refused("integer arithmetic"),
+    ),
+    (
+        "node/test_einsum_batch_matmul",
+        "*",
+        Refused("element type double"),
+    ),
+    // Halves are stored by the CPU only.
+    (
+        "exports/gpt2_fp16_*",
+        "gpu",
+        Refused("no kernel stores f16"),
+    ),
+    (
+        "exports/llama_fp16_*",
+        "gpu",
+        Refused("no kernel stores f16"),
+    ),
+    (
+        "exports/hand_fp16_*",
+        "gpu",
+        Refused("no kernel stores f16"),
+    ),
+    (
+        "exports/falcon_alibi_dyn*sdpa",
+        "gpu",
+        Refused("no kernel stores bf16"),
+    ),
+    (
+        "node/test_attention_24_qk_matmul_output_mode3_softmax_precision*",
+        "gpu",
+        Refused("no kernel stores f16"),
+    ),
+    ("node/*fp16*", "gpu", Refused("no kernel stores f16")),
+    ("node/*float16*", "gpu", Refused("no kernel stores")),
+    ("node/*bf16*", "gpu", Refused("no kernel stores bf16")),
+];
+
+/// What is stated of a model on a backend.
+pub(super) fn expected(name: &str, backend: &str) -> Option<Expected> {
+    let mut stated = KNOWN
+        .iter()
+        .filter(|(pattern, on, _)| fits(pattern, name) && fits(on, backend));
+    stated.next().map(|(_, _, expected)| *expected)
+}
+
+/// Whether a verdict is the refusal that is stated, where that is settled elsewhere.
+pub(super) fn refused(verdict: &Verdict, known: Expected) -> Outcome {
+    let (Refused(says) | Invalid(says)) = known;
+    match verdict {
+        Verdict::Refused(why) if why.contains(says) => Ok(()),
+        other => Err(format!("{other:?} is not as listed, {known:?}").into()),
+    }
+}
+
+/// Whether a name fits a pattern, in which `*` stands for anything.
+fn fits(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(name) = name.strip_prefix(head) else {
+        return false;
+    };
+    let ends = name.char_indices().map(|(at, _)| at).chain([name.len()]);
+    ends.into_iter().any(|at| fits(rest, &name[at..]))
+}
