@@ -32,9 +32,9 @@ pub(crate) fn read<T>(
         let _ = sender.send(result);
     });
     wait(device, during)?;
-    let mapped = receiver
-        .try_recv()
-        .map_err(|_| lost("results never arrived"))?;
+    // Another thread that waits for the same device may be the one that answers, a moment later; the
+    // sender is dropped where nobody will.
+    let mapped = receiver.recv().map_err(|_| lost("results never arrived"))?;
     mapped.map_err(|_| lost("results cannot be mapped"))?;
     let view = staging
         .get_mapped_range(..size)

@@ -28,6 +28,7 @@ const TESTS: &[(&str, Test)] = &[
         "same_lengths_make_nothing_new",
         same_lengths_make_nothing_new,
     ),
+    ("threads_share_a_device", threads_share_a_device),
     ("intermediates_share_slots", intermediates_share_slots),
     (
         "a_host_embeds_the_plan_in_its_own_encoder",
@@ -206,6 +207,19 @@ fn same_lengths_make_nothing_new(gpu: &Gpu) -> Result<(), Failed> {
         return Err("new lengths need new bind groups".into());
     }
     Ok(())
+}
+
+/// Each waits for the device, and so may answer what another has asked.
+fn threads_share_a_device(gpu: &Gpu) -> Result<(), Failed> {
+    let many = || {
+        let mut runner = runner(gpu)?;
+        (0..300).try_for_each(|n| check(&run(&mut runner, 1 + n % 9)?, 1 + n % 9))
+    };
+    std::thread::scope(|scope| {
+        let threads = [0; 4].map(|_| scope.spawn(many));
+        let mut results = threads.into_iter().map(|t| t.join());
+        results.try_for_each(|result| result.map_err(|_| "a thread panicked")?)
+    })
 }
 
 fn intermediates_share_slots(gpu: &Gpu) -> Result<(), Failed> {
