@@ -46,6 +46,8 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "lib/gelu",
     "lib/indexing",
     "lib/online_softmax",
+    "lib/packed_bf16",
+    "lib/packed_f16",
     "lib/power",
     "lib/stable_tanh",
     "mods/element_add",
@@ -67,6 +69,9 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "mods/score_identity",
     "mods/score_softcap",
     "params/default",
+    "store/elements",
+    "store/packed_bf16",
+    "store/packed_f16",
 ];
 
 /// The file called `name`, such as `kernels/matmul_rows`.

@@ -8,8 +8,9 @@
 //
 // Layout: x comes from load_element; a row is (outer, inner) = (row / inner, row % inner).
 
-import package::params::{WORKGROUP_SIZE, out_elem};
+import package::params::{WORKGROUP_SIZE};
 import package::mods::{load_element, epilogue};
+import package::store::{store_out};
 import package::lib::indexing::{linear_workgroup};
 
 struct Shape {
@@ -24,7 +25,6 @@ struct Shape {
 }
 
 @group(0) @binding(0) var<uniform> shape: Shape;
-@group(0) @binding(1) var<storage, read_write> out: array<out_elem>;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn layer_norm_rows(
@@ -51,7 +51,7 @@ fn layer_norm_rows(
 
     var at = shape.out_offset + (row / shape.inner) * shape.out_outer_stride + (row % shape.inner) * shape.out_inner_stride;
     for (var i = 0u; i < shape.len; i++) {
-        out[at] = epilogue((load_element(row, i) - mean) * rstd, row, i);
+        store_out(at, epilogue((load_element(row, i) - mean) * rstd, row, i));
         at += shape.out_axis_stride;
     }
 }

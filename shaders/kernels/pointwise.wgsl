@@ -5,7 +5,7 @@
 //
 // Layout: out is contiguous.
 
-import package::params::{WORKGROUP_SIZE, out_elem};
+import package::params::{WORKGROUP_SIZE, out_item};
 import package::mods::{element};
 import package::lib::indexing::{linear_workgroup};
 
@@ -15,7 +15,7 @@ struct Shape {
 }
 
 @group(0) @binding(0) var<uniform> shape: Shape;
-@group(0) @binding(1) var<storage, read_write> out: array<out_elem>;
+@group(0) @binding(1) var<storage, read_write> out: array<out_item>;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn pointwise(

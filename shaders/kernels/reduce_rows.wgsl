@@ -6,9 +6,10 @@
 //
 // Layout: x comes from load_element; out is contiguous, one element a row.
 
-import package::params::{WORKGROUP_SIZE, acc_elem, out_elem};
+import package::params::{WORKGROUP_SIZE, acc_elem};
 import package::mods::{load_element, epilogue};
 import package::combine::{reduce_combine, reduce_finish};
+import package::store::{store_out};
 import package::lib::indexing::{linear_workgroup};
 
 struct Shape {
@@ -18,7 +19,6 @@ struct Shape {
 }
 
 @group(0) @binding(0) var<uniform> shape: Shape;
-@group(0) @binding(1) var<storage, read_write> out: array<out_elem>;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn reduce_rows(
@@ -35,5 +35,5 @@ fn reduce_rows(
     for (var i = 1u; i < shape.len; i++) {
         x = reduce_combine(x, load_element(row, i));
     }
-    out[shape.out_offset + row] = epilogue(reduce_finish(x, shape.len), row, 0u);
+    store_out(shape.out_offset + row, epilogue(reduce_finish(x, shape.len), row, 0u));
 }

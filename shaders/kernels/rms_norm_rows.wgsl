@@ -6,8 +6,9 @@
 //
 // Layout: x comes from load_element; a row is (outer, inner) = (row / inner, row % inner).
 
-import package::params::{WORKGROUP_SIZE, out_elem};
+import package::params::{WORKGROUP_SIZE};
 import package::mods::{load_element, epilogue};
+import package::store::{store_out};
 import package::lib::indexing::{linear_workgroup};
 
 struct Shape {
@@ -22,7 +23,6 @@ struct Shape {
 }
 
 @group(0) @binding(0) var<uniform> shape: Shape;
-@group(0) @binding(1) var<storage, read_write> out: array<out_elem>;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn rms_norm_rows(
@@ -44,7 +44,7 @@ fn rms_norm_rows(
 
     var at = shape.out_offset + (row / shape.inner) * shape.out_outer_stride + (row % shape.inner) * shape.out_inner_stride;
     for (var i = 0u; i < shape.len; i++) {
-        out[at] = epilogue(load_element(row, i) * scale, row, i);
+        store_out(at, epilogue(load_element(row, i) * scale, row, i));
         at += shape.out_axis_stride;
     }
 }

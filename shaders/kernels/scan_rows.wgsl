@@ -5,8 +5,9 @@
 //
 // Layout: x comes from load_element; a row is (outer, inner) = (row / inner, row % inner).
 
-import package::params::{WORKGROUP_SIZE, acc_elem, out_elem};
+import package::params::{WORKGROUP_SIZE, acc_elem};
 import package::mods::{load_element, epilogue};
+import package::store::{store_out};
 import package::lib::indexing::{linear_workgroup};
 
 struct Shape {
@@ -22,7 +23,6 @@ struct Shape {
 }
 
 @group(0) @binding(0) var<uniform> shape: Shape;
-@group(0) @binding(1) var<storage, read_write> out: array<out_elem>;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn scan_rows(
@@ -40,7 +40,7 @@ fn scan_rows(
     for (var step = 0u; step < shape.len; step++) {
         let i = select(step, shape.len - 1u - step, shape.reverse != 0u);
         let through = before + load_element(row, i);
-        out[at + i * shape.out_axis_stride] = epilogue(select(through, before, shape.exclusive != 0u), row, i);
+        store_out(at + i * shape.out_axis_stride, epilogue(select(through, before, shape.exclusive != 0u), row, i));
         before = through;
     }
 }

@@ -8,9 +8,10 @@
 //
 // Layout: x comes from load_element; a row is (outer, inner) = (row / inner, row % inner).
 
-import package::params::{WORKGROUP_SIZE, out_elem};
+import package::params::{WORKGROUP_SIZE};
 import package::mods::{load_element, epilogue};
 import package::lib::online_softmax::{NEG_INF_BITS};
+import package::store::{store_out};
 import package::lib::indexing::{linear_workgroup};
 
 struct Shape {
@@ -24,7 +25,6 @@ struct Shape {
 }
 
 @group(0) @binding(0) var<uniform> shape: Shape;
-@group(0) @binding(1) var<storage, read_write> out: array<out_elem>;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn softmax_rows(
@@ -49,7 +49,7 @@ fn softmax_rows(
 
     var at = shape.out_offset + (row / shape.inner) * shape.out_outer_stride + (row % shape.inner) * shape.out_inner_stride;
     for (var i = 0u; i < shape.len; i++) {
-        out[at] = epilogue(select(exp(load_element(row, i) - m) / l, 0.0, no_key), row, i);
+        store_out(at, epilogue(select(exp(load_element(row, i) - m) / l, 0.0, no_key), row, i));
         at += shape.out_axis_stride;
     }
 }

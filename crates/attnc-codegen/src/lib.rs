@@ -3,6 +3,7 @@
 //! * [`lower()`]: a graph to a [`Plan`](attnc_plan::Plan), which is kernels, buffers and dispatches.
 //! * [`link`]: joins a kernel file of `shaders/` with generated modules.
 //! * [`micro`]: prints register tiles.
+//! * [`Stored`]: how elements of 16 and of 32 bits lie in a buffer.
 //! * [`validate`], [`lint`]: checks a linked shader with naga and our own rules.
 //!
 //! Only this crate knows naga.
@@ -10,6 +11,7 @@
 mod lower;
 mod mods;
 mod params;
+mod stored;
 
 pub mod link;
 pub mod lint;
@@ -17,3 +19,4 @@ pub mod micro;
 pub mod validate;
 
 pub use lower::{Lowered, lower, storage_bindings_needed};
+pub use stored::Stored;

@@ -28,6 +28,9 @@ mod matmul;
 pub use attention::AttentionTile;
 pub use matmul::{LeftLoad, MatmulTile, RightLoad};
 
+use crate::Stored;
+use std::collections::{BTreeMap, BTreeSet};
+
 /// How one operand's rows are read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Access {
@@ -40,12 +43,38 @@ pub enum Access {
 
 impl Access {
     /// The WGSL type of the binding's items.
-    fn item(self) -> &'static str {
+    fn item(self, stored: Stored) -> &'static str {
         match self {
-            Self::Vec4 => "vec4<elem>",
-            Self::Scalar => "elem",
+            Self::Vec4 => stored.vec4(),
+            Self::Scalar => stored.item(),
         }
     }
+}
+
+/// Import lines for the functions that read and write packed operands: `reads` and `writes` say how.
+fn packed_imports(reads: &[(Access, Stored)], writes: (Access, Stored)) -> String {
+    let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (access, stored) in reads {
+        let Some(library) = stored.library() else {
+            continue;
+        };
+        let name = match access {
+            Access::Vec4 => library.vec4,
+            Access::Scalar => library.at,
+        };
+        names.entry(library.module).or_default().insert(name);
+    }
+    if let Some(library) = writes.1.library() {
+        names
+            .entry(library.module)
+            .or_default()
+            .insert(library.words);
+    }
+    let line = |(module, names): (&str, BTreeSet<&str>)| {
+        let names: Vec<_> = names.into_iter().collect();
+        format!("import package::{module}::{{{}}};\n", names.join(", "))
+    };
+    names.into_iter().map(line).collect()
 }
 
 /// Why no module can be printed for a tile.

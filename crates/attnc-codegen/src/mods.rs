@@ -27,10 +27,12 @@ mod expr;
 mod literal;
 mod poly;
 
+use crate::stored::{Stored, multiple_of};
 use attnc_ir::scalar::ScalarExpr;
 use attnc_ir::scalar::print::Names;
 use attnc_ir::{Atom, DType, Diagnostic, Dim, Extents, Graph, ValueId, layout};
 use indexmap::{IndexMap, IndexSet};
+use poly::Int;
 use std::collections::HashMap;
 
 /// How the numbers a kernel gives a function relate to the logical index of the expression.
@@ -107,7 +109,7 @@ pub(crate) struct Function<'a> {
     pub(crate) arg: Option<(&'a str, &'a str)>,
     /// The index parameters and what they mean.
     pub(crate) space: &'a IndexSpace,
-    /// What the function returns: [`wgsl_type`] of it is stored, so a bool becomes a `u32`.
+    /// What the function returns.
     pub(crate) result: Returns,
     /// The value.
     pub(crate) expr: &'a ScalarExpr,
@@ -118,8 +120,8 @@ pub(crate) struct Function<'a> {
 /// What a printed function returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Returns {
-    /// The stored form of an element: a bool as `0u` or `1u`.
-    Stored(DType),
+    /// The element in the type that kernels hold it in, [`wgsl_type`]: a bool as `0u` or `1u`.
+    Value(DType),
     /// A bool as such: of `mask_mod`.
     Bool,
 }
@@ -139,7 +141,7 @@ pub(crate) struct Field {
 #[derive(Debug, Clone)]
 struct Captured {
     name: String,
-    dtype: DType,
+    stored: Stored,
 }
 
 /// The name that a captured tensor would like to have: from operand number, its type, and its load's index.
@@ -159,6 +161,8 @@ pub(crate) struct Printed {
 /// Collects the functions of one `mods` module.
 pub(crate) struct Mods<'g> {
     graph: &'g Graph,
+    /// How the buffer of a value that is no view holds its elements.
+    stored: &'g dyn Fn(ValueId) -> Stored,
     kernel: &'static str,
     name_tensor: NameTensor,
     fields: Vec<Field>,
@@ -170,9 +174,15 @@ pub(crate) struct Mods<'g> {
 
 impl<'g> Mods<'g> {
     /// An empty module for `kernels/{kernel}.wgsl`.
-    pub(crate) fn new(graph: &'g Graph, kernel: &'static str, name_tensor: NameTensor) -> Self {
+    pub(crate) fn new(
+        graph: &'g Graph,
+        stored: &'g dyn Fn(ValueId) -> Stored,
+        kernel: &'static str,
+        name_tensor: NameTensor,
+    ) -> Self {
         Self {
             graph,
+            stored,
             kernel,
             name_tensor,
             fields: Vec::new(),
@@ -200,7 +210,7 @@ impl<'g> Mods<'g> {
         let indices = function.space.parameters.iter();
         parameters.extend(indices.map(|(name, _)| format!("{name}: u32")));
         let result = match function.result {
-            Returns::Stored(dtype) => wgsl_type(dtype),
+            Returns::Value(dtype) => wgsl_type(dtype),
             Returns::Bool => "bool",
         };
         if !self.functions.is_empty() {
@@ -217,6 +227,27 @@ impl<'g> Mods<'g> {
         self.functions
             .push_str(&format!("    return {value};\n}}\n"));
         Ok(())
+    }
+
+    /// Prints `element(i)`, item `i` of memory, from `value(i) -> f32`, the element: converted, and of packed
+    /// types two of them. The last of an odd `count` stands twice.
+    pub(crate) fn items(&mut self, stored: Stored, count: &Dim) {
+        let item = match stored.library() {
+            None => stored.item_of("value(i)"),
+            Some(library) => {
+                self.import(library.module, library.word);
+                let mut second = "2u * i + 1u".to_owned();
+                if !multiple_of(count, 2) {
+                    let last = self.lengths(&(count.clone() - Dim::one()), Int::U32);
+                    second = format!("min({second}, {last})");
+                }
+                stored.item_of(&format!("vec2<f32>(value(2u * i), value({second}))"))
+            }
+        };
+        self.functions.push_str(&format!(
+            "\n// element: item i of memory, which holds {stored}\nfn element(i: u32) -> {} {{\n    return {item};\n}}\n",
+            stored.item()
+        ));
     }
 
     /// `// epilogue: gelu(acc + bias[n])`, wrapped.
@@ -263,7 +294,7 @@ impl<'g> Mods<'g> {
             text.push_str(&format!(
                 "@group(1) @binding({n}) var<storage, read> {}: array<{}>;\n",
                 captured.name,
-                wgsl_type(captured.dtype)
+                captured.stored.item()
             ));
         }
         if !self.captured.is_empty() {
@@ -286,10 +317,10 @@ impl<'g> Mods<'g> {
         name
     }
 
-    /// The name under which the buffer of `base` is bound.
-    fn capture(&mut self, base: ValueId, operand: usize, index: &[Dim]) -> String {
+    /// The name under which the buffer of `base` is bound, and how that holds its elements.
+    fn capture(&mut self, base: ValueId, operand: usize, index: &[Dim]) -> (String, Stored) {
         if let Some(known) = self.captured.get(&base) {
-            return known.name.clone();
+            return (known.name.clone(), known.stored);
         }
         let dtype = self.graph.ty(base).dtype;
         let wanted = (self.name_tensor)(operand, dtype, index);
@@ -304,12 +335,16 @@ impl<'g> Mods<'g> {
             })
             .find(|name| !taken(name))
             .expect("endless");
+        let stored = (self.stored)(base);
+        if let Some(library) = stored.library() {
+            self.import(library.module, library.at);
+        }
         let captured = Captured {
             name: name.clone(),
-            dtype,
+            stored,
         };
         self.captured.insert(base, captured);
-        name
+        (name, stored)
     }
 
     /// The field that holds a polynomial of lengths; whether it is an `i32`.
@@ -354,7 +389,7 @@ fn field_name(dim: &Dim) -> String {
     name
 }
 
-/// The type of a stored element; bools take a `u32` each.
+/// The type that kernels hold an element in: floats are f32 whatever their storage, bools a `u32` each.
 pub(crate) fn wgsl_type(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => "f32",

@@ -11,8 +11,8 @@
 //! assert_eq!(report.bindings[0].min_size, 4);
 //! ```
 //!
-//! On entry: any text. On exit: valid WGSL within WebGPU's defaults (no optional feature), with exactly
-//! one compute entry point and barriers only in uniform control flow; errors name the original file and
+//! On entry: any text. On exit: valid WGSL within WebGPU's defaults (no optional feature but f16, where the
+//! text enables that), with exactly one compute entry point and barriers only in uniform control flow; errors name the original file and
 //! line. A pure function of the text.
 
 use std::fmt;
@@ -32,6 +32,8 @@ pub struct Report {
     pub workgroup_size: [u32; 3],
     /// Workgroup memory the entry point uses, in bytes.
     pub workgroup_bytes: u32,
+    /// Whether it says `enable f16;`.
+    pub f16: bool,
     /// The resources the entry point uses, by group and binding.
     pub bindings: Vec<Binding>,
 }
@@ -95,6 +97,9 @@ pub struct ValidateError {
     pub problems: Vec<Problem>,
 }
 
+/// The line that lets a shader use f16.
+pub(crate) const ENABLE_F16: &str = "enable f16;";
+
 /// Checks a shader and reflects its interface.
 ///
 /// # Errors
@@ -107,7 +112,11 @@ pub fn validate(linked: &Linked) -> Result<Report, ValidateError> {
             .map(|place| place.line_number);
         fail(problem(linked, line, error.message().to_owned()))
     })?;
-    let info = Validator::new(ValidationFlags::all(), Capabilities::empty())
+    // What `pack2x16float` and its inverse need, which every WebGPU device has.
+    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    let f16 = linked.source.lines().any(|line| line == ENABLE_F16);
+    capabilities.set(Capabilities::SHADER_FLOAT16, f16);
+    let info = Validator::new(ValidationFlags::all(), capabilities)
         .validate(&module)
         .map_err(|error| {
             // The spans run from a function to an expression in it; the narrowest says most.
@@ -131,7 +140,8 @@ pub fn validate(linked: &Linked) -> Result<Report, ValidateError> {
             problems: problems.collect(),
         });
     }
-    reflect(&module, &info).map_err(|message| fail(problem(linked, None, message)))
+    let report = reflect(&module, &info).map_err(|message| fail(problem(linked, None, message)))?;
+    Ok(Report { f16, ..report })
 }
 
 fn fail(problem: Problem) -> ValidateError {
@@ -186,6 +196,7 @@ fn reflect(module: &Module, info: &ModuleInfo) -> Result<Report, String> {
         entry_point: entry.name.clone(),
         workgroup_size: entry.workgroup_size,
         workgroup_bytes: 0,
+        f16: false,
         bindings: Vec::new(),
     };
     for (handle, variable) in module.global_variables.iter() {

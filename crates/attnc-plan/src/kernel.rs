@@ -67,6 +67,27 @@ pub enum Feature {
     CooperativeMatrix,
 }
 
+/// What a kernel computes floats in, whatever its buffers store them as ([`Buffer::dtype`](crate::Buffer)).
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// Every product, sum and function in f32; 16-bit elements are widened when read and rounded when stored.
+    #[default]
+    F32,
+}
+
+impl Precision {
+    /// The name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+        }
+    }
+}
+
 /// A compute shader ready to become a pipeline.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct KernelArtifact {
@@ -87,6 +108,9 @@ pub struct KernelArtifact {
     /// What it needs beyond core WebGPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<Feature>,
+    /// What it computes floats in.
+    #[serde(default)]
+    pub precision: Precision,
     /// How the tile was chosen, for people: the byte formula against the limits. May be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tile: String,

@@ -3,12 +3,13 @@
 use super::kernel::Dispatch;
 use super::pointwise::operations;
 use super::{Lowerer, div_ceil, label, multiple_of_4};
+use crate::Stored;
 use crate::micro::{Access, AttentionTile};
 use crate::mods::{Function, IndexSpace, Mods, Returns};
 use crate::params;
 use attnc_ir::layout::{self, Layout, storage_strides};
 use attnc_ir::{Attention, DType, Diagnostic, Dim, Graph, ValueId};
-use attnc_plan::{Buffer, Uniform};
+use attnc_plan::Uniform;
 
 /// `[B, H, N, D]` in memory: offset, then strides.
 struct Window {
@@ -44,36 +45,31 @@ impl Lowerer<'_> {
         value: ValueId,
         attention: &Attention,
     ) -> Result<(), Diagnostic> {
-        let node = self.graph.node(value);
-        super::check_dtype(node.ty.dtype)?;
-        let Some(epilogue) = &node.epilogue else {
-            return self.attention_step(value, attention);
-        };
-        if node.ty.dtype != DType::F32 {
-            return Err(Diagnostic::error(
-                "unsupported-dtype",
-                format!(
-                    "`attention` stores f32, its epilogue gives {}",
-                    node.ty.dtype
-                ),
-            ));
+        let problem = Problem::of(self.graph, value, attention)?;
+        let epilogue = self.graph.node(value).epilogue.as_ref();
+        let words = problem.windows[3].access == Access::Scalar && self.stored(value).is_packed();
+        if epilogue.is_none() && !words {
+            return self.attention_step(value, attention, problem);
         }
-        let result = self.buffer(value)?;
-        let between = Buffer::temp(node.name(), node.ty.dtype, node.ty.shape.clone());
-        let between = self
-            .plan
-            .add_buffer(between.with_axes(&["B", "H", "M", "D"]));
-        self.buffers.insert(value, between);
-        let steps = self
-            .attention_step(value, attention)
-            .and_then(|()| self.epilogue_step(value, epilogue, result));
-        self.buffers.insert(value, result);
-        steps
+        self.through_f32(value, epilogue, |lowerer| {
+            lowerer.attention_step(value, attention, problem)
+        })
     }
 
-    fn attention_step(&mut self, value: ValueId, attention: &Attention) -> Result<(), Diagnostic> {
-        let problem = Problem::of(self.graph, value, attention)?;
-        let Problem { sizes, tile, .. } = &problem;
+    fn attention_step(
+        &mut self,
+        value: ValueId,
+        attention: &Attention,
+        problem: Problem,
+    ) -> Result<(), Diagnostic> {
+        let operands = self.graph.ty(self.graph.node(value).operands()[0]).dtype;
+        let result = self.buffer(value)?;
+        let Problem { sizes, .. } = &problem;
+        let tile = &AttentionTile {
+            operands: Stored::of(operands, &self.plan.profile.features),
+            result: self.stored_in(result),
+            ..problem.tile.clone()
+        };
         let micro = tile.print().map_err(|error| {
             let message = format!("no register tile for this attention: {error}");
             Diagnostic::error("no-tile", message)
@@ -85,18 +81,20 @@ impl Lowerer<'_> {
             ("kv_idx", sizes.kv_len.clone()),
         ]);
         let (mods, mod_files) = self.attention_mods(value, attention, &space)?;
+        let types = label::types(operands, self.plan.buffer(result).dtype);
         let mut operands = Vec::new();
         for n in 0..3 {
             operands.push(self.operand_buffer(value, n)?);
         }
-        operands.push(self.buffer(value)?);
+        operands.push(result);
         let blocks = div_ceil(&sizes.q_len, tile.rows * self.workgroup_size);
         let dispatch = Dispatch {
             kernel: "flash_attention_fwd_rows",
-            key: key(tile, attention),
-            params: params::print(&[("elem", "f32")], self.workgroup_size),
+            key: key(&types, tile, attention),
+            params: params::print(&[], self.workgroup_size),
             micro: Some(micro),
             combine: None,
+            store: None,
             op: None,
             mod_files,
             mods,
@@ -122,8 +120,10 @@ impl Lowerer<'_> {
     ) -> Result<(crate::mods::Printed, Vec<&'static str>), Diagnostic> {
         let node = self.graph.node(value);
         let mut files = Vec::new();
+        let stored = |value| self.stored(value);
         let mut mods = Mods::new(
             self.graph,
+            &stored,
             "flash_attention_fwd_rows",
             |_, dtype, index| match (dtype, index.len()) {
                 (DType::Bool, _) => "mask",
@@ -137,7 +137,7 @@ impl Lowerer<'_> {
                 name: "score_mod",
                 arg: Some(("score", "f32")),
                 space,
-                result: Returns::Stored(DType::F32),
+                result: Returns::Value(DType::F32),
                 expr,
                 operands: node.operands(),
             })?,
@@ -202,6 +202,8 @@ impl Problem {
             k,
             v,
             o,
+            operands: Stored::F32,
+            result: Stored::F32,
             masked: attention.mask_mod.is_some() || attention.score_mod.is_some(),
         };
         let sizes = Sizes {
@@ -293,9 +295,9 @@ fn heads_per_kv(heads: &Dim, kv_heads: &Dim) -> Result<Dim, Diagnostic> {
 }
 
 /// `flash_attention_fwd_rows.f32.r4d32.padding`.
-fn key(tile: &AttentionTile, attention: &Attention) -> String {
+fn key(types: &str, tile: &AttentionTile, attention: &Attention) -> String {
     let mut key = format!(
-        "flash_attention_fwd_rows.f32.r{}d{}",
+        "flash_attention_fwd_rows.{types}.r{}d{}",
         tile.rows, tile.qk_dim
     );
     if tile.v_dim != tile.qk_dim {

@@ -4,11 +4,14 @@
 //! fits the profile's limits, and occurs once in the plan.
 
 use super::Lowerer;
+use crate::Stored;
 use crate::link::{Linked, Linker, SourceLine};
 use crate::mods::{Field, Printed};
-use crate::validate::{self, Report, validate};
+use crate::validate::{self, ENABLE_F16, Report, validate};
 use attnc_ir::{Diagnostic, Dim, ValueId};
-use attnc_plan::{Access, Binding, BufferId, KernelArtifact, KernelId, Step, Uniform};
+use attnc_plan::{
+    Access, Binding, BufferId, Feature, KernelArtifact, KernelId, Precision, Step, Uniform,
+};
 
 /// Everything that makes a kernel and one dispatch of it.
 pub(super) struct Dispatch {
@@ -22,6 +25,8 @@ pub(super) struct Dispatch {
     pub(super) micro: Option<String>,
     /// The file for the slot `combine`, where the kernel takes one.
     pub(super) combine: Option<&'static str>,
+    /// The file for the slot `store`, where the kernel takes one.
+    pub(super) store: Option<&'static str>,
     /// Files that are part of `mods`.
     pub(super) mod_files: Vec<&'static str>,
     /// The printed part of `mods`.
@@ -49,6 +54,9 @@ pub(super) struct Parts {
     params: String,
     micro: Option<String>,
     combine: Option<&'static str>,
+    store: Option<&'static str>,
+    /// Whether it binds f16 as the device knows it.
+    f16: bool,
     mod_files: Vec<&'static str>,
     mods: String,
     /// Name and sign of the words that `mods` adds to `Shape`.
@@ -56,7 +64,7 @@ pub(super) struct Parts {
 }
 
 impl Dispatch {
-    fn parts(&self) -> Parts {
+    fn parts(&self, f16: bool) -> Parts {
         let fields = self.mods.fields.iter();
         Parts {
             kernel: self.kernel,
@@ -64,6 +72,8 @@ impl Dispatch {
             params: self.params.clone(),
             micro: self.micro.clone(),
             combine: self.combine,
+            store: self.store,
+            f16,
             mod_files: self.mod_files.clone(),
             mods: self.mods.text.clone(),
             fields: fields.map(|f| (f.name.clone(), f.signed)).collect(),
@@ -125,11 +135,14 @@ impl Lowerer<'_> {
     }
 
     fn kernel(&mut self, dispatch: &Dispatch) -> Result<Known, Diagnostic> {
-        let parts = dispatch.parts();
+        let operands = dispatch.operands.iter().map(|&b| self.stored_in(b));
+        let captured = dispatch.mods.captured.iter().map(|&v| self.stored(v));
+        let f16 = operands.chain(captured).any(|s| s == Stored::F16);
+        let parts = dispatch.parts(f16);
         if let Some(known) = self.kernels.get(&parts) {
             return Ok(known.clone());
         }
-        let linked = link(dispatch)?;
+        let linked = link(dispatch, f16)?;
         let report = validate(&linked).map_err(|error| {
             Diagnostic::error(
                 "invalid-kernel",
@@ -167,13 +180,16 @@ impl Lowerer<'_> {
     }
 }
 
-fn link(dispatch: &Dispatch) -> Result<Linked, Diagnostic> {
+fn link(dispatch: &Dispatch, f16: bool) -> Result<Linked, Diagnostic> {
     let mut linker = Linker::new(dispatch.kernel)
         .header(&format!(
             "{}\n\nLinked by attnc; generated, do not edit.",
             dispatch.key
         ))
         .module("params", &dispatch.params);
+    if f16 {
+        linker = linker.module("prelude", &format!("{ENABLE_F16}\n"));
+    }
     if let Some(micro) = &dispatch.micro {
         linker = linker.module("micro", micro);
     }
@@ -185,6 +201,9 @@ fn link(dispatch: &Dispatch) -> Result<Linked, Diagnostic> {
     }
     if let Some(file) = dispatch.combine {
         linker = linker.module_file("combine", file);
+    }
+    if let Some(file) = dispatch.store {
+        linker = linker.module_file("store", file);
     }
     let mut linked = linker.link().map_err(|error| {
         Diagnostic::error("invalid-kernel", error.to_string())
@@ -244,7 +263,8 @@ fn artifact(name: String, dispatch: &Dispatch, linked: &Linked, report: &Report)
         bindings: bindings.collect(),
         workgroup_size: report.workgroup_size,
         workgroup_bytes: report.workgroup_bytes,
-        features: Vec::new(),
+        features: report.f16.then_some(Feature::F16).into_iter().collect(),
+        precision: Precision::F32,
         tile: dispatch.tile.clone(),
     }
 }

@@ -5,6 +5,15 @@
 use attnc_ir::scalar::{ExprId, Scalar, ScalarExpr};
 use attnc_ir::{BinaryOp, CompareOp, DType, Dim, UnaryOp};
 
+/// The element types of a kernel: `f16`, or `f16_f32` where it writes another type than it reads.
+pub(super) fn types(operands: DType, result: DType) -> String {
+    if operands == result {
+        operands.to_string()
+    } else {
+        format!("{operands}_{result}")
+    }
+}
+
 /// What an epilogue does, step by step from the argument on: `bias_gelu`, `bias_residual`.
 pub(super) fn epilogue(expr: &ScalarExpr, rank: usize) -> String {
     let mut parts: Vec<&'static str> = Vec::new();

@@ -9,6 +9,7 @@
 use super::kernel::Dispatch;
 use super::pointwise::operations;
 use super::{Lowerer, div_ceil, label, multiple_of_4};
+use crate::Stored;
 use crate::micro::{Access, LeftLoad, MatmulTile, RightLoad};
 use crate::mods::{Function, IndexSpace, Mods, Printed, Returns};
 use crate::params;
@@ -86,31 +87,58 @@ impl Lowerer<'_> {
     /// A matrix product and its epilogue.
     pub(super) fn matmul(&mut self, value: ValueId) -> Result<(), Diagnostic> {
         let node = self.graph.node(value);
-        if node.ty.dtype != DType::F32 {
+        if !node.ty.dtype.is_float() {
             return Err(Diagnostic::error(
                 "unsupported-dtype",
-                format!("`matmul` stores f32, its epilogue gives {}", node.ty.dtype),
+                format!(
+                    "`matmul` stores floats, its epilogue gives {}",
+                    node.ty.dtype
+                ),
             ));
         }
         let problem = Problem::of(self.graph, value)?;
         let tile = problem.tile(self.matmul_tile);
+        if tile.c == Access::Scalar && self.stored(value).is_packed() {
+            return self.through_f32(value, None, |lowerer| {
+                lowerer.matmul_step(value, &problem, tile)
+            });
+        }
+        self.matmul_step(value, &problem, tile)
+    }
+
+    fn matmul_step(
+        &mut self,
+        value: ValueId,
+        problem: &Problem,
+        tile: MatmulTile,
+    ) -> Result<(), Diagnostic> {
+        let node = self.graph.node(value);
+        let operands = self.graph.ty(node.operands()[0]).dtype;
+        let result = self.buffer(value)?;
+        let tile = MatmulTile {
+            operands: Stored::of(operands, &self.plan.profile.features),
+            result: self.stored_in(result),
+            ..tile
+        };
         let micro = tile.print().map_err(|error| {
             let message = format!("no register tile for this matmul: {error}");
             Diagnostic::error("no-tile", message)
         })?;
-        let (mods, mod_files) = problem.mods(self.graph, value)?;
+        let (mods, mod_files) = problem.mods(self.graph, value, &|value| self.stored(value))?;
         let (a, b) = (
             self.operand_buffer(value, 0)?,
             self.operand_buffer(value, 1)?,
         );
+        let types = label::types(operands, self.plan.buffer(result).dtype);
         let label = node.epilogue.as_ref();
         let label = label.map(|e| label::epilogue(e, node.ty.rank()));
         let dispatch = Dispatch {
             kernel: "matmul_rows",
-            key: key(&tile, label.as_deref()),
-            params: params::print(&[("elem", "f32")], self.workgroup_size),
+            key: key(&types, &tile, label.as_deref()),
+            params: params::print(&[], self.workgroup_size),
             micro: Some(micro),
             combine: None,
+            store: None,
             op: None,
             mod_files,
             mods,
@@ -121,7 +149,7 @@ impl Lowerer<'_> {
                 4 * tile.rows * tile.columns
             ),
             uniforms: problem.uniforms(),
-            operands: vec![a, b, self.buffer(value)?],
+            operands: vec![a, b, result],
             workgroups: div_ceil(&problem.tiles(&tile), self.workgroup_size),
             flops: problem.flops(node.epilogue.as_ref().map_or(0, operations)),
         };
@@ -238,6 +266,8 @@ impl Problem {
             } else {
                 Access::Scalar
             },
+            operands: Stored::F32,
+            result: Stored::F32,
             k_tail: !k_in_fours,
         }
     }
@@ -280,9 +310,10 @@ impl Problem {
         &self,
         graph: &Graph,
         value: ValueId,
+        stored: &dyn Fn(ValueId) -> Stored,
     ) -> Result<(Printed, Vec<&'static str>), Diagnostic> {
         let node = graph.node(value);
-        let mut mods = Mods::new(graph, "matmul_rows", names);
+        let mut mods = Mods::new(graph, stored, "matmul_rows", names);
         self.element_functions(graph, value, &mut mods)?;
         let Some(epilogue) = &node.epilogue else {
             return Ok((mods.finish(), vec!["mods/matmul_epilogue_none"]));
@@ -291,7 +322,7 @@ impl Problem {
             name: "epilogue",
             arg: Some(("acc", "f32")),
             space: &self.space(node.ty.rank(), &node.ty.shape),
-            result: Returns::Stored(DType::F32),
+            result: Returns::Value(DType::F32),
             expr: epilogue,
             operands: node.operands(),
         })?;
@@ -345,7 +376,7 @@ impl Problem {
                 name,
                 arg: None,
                 space: &space,
-                result: Returns::Stored(DType::F32),
+                result: Returns::Value(DType::F32),
                 expr: &e.finish(root),
                 operands: node.operands(),
             })?;
@@ -460,7 +491,7 @@ fn two_axes(batch: &[Axis], m: &Axis) -> Result<(bool, bool, [Axis; 2], Axis), D
 }
 
 /// `matmul_rows.f32.r4c2.bias_gelu`; letters for loads that are not by vectors.
-fn key(tile: &MatmulTile, epilogue: Option<&str>) -> String {
+fn key(types: &str, tile: &MatmulTile, epilogue: Option<&str>) -> String {
     let a = match tile.a {
         LeftLoad::KVec4 => "",
         LeftLoad::Scalar => "as",
@@ -477,7 +508,7 @@ fn key(tile: &MatmulTile, epilogue: Option<&str>) -> String {
         Access::Scalar => "cs",
     };
     let mut key = format!(
-        "matmul_rows.f32.r{}c{}{a}{b}{c}",
+        "matmul_rows.{types}.r{}c{}{a}{b}{c}",
         tile.rows,
         tile.columns / 4
     );

@@ -22,6 +22,10 @@
 //! assert_eq!(lowered.plan.kernels[0].name, "pointwise.f32.add");
 //! ```
 //!
+//! Elements of 16 bits are read and written by every kernel ([`crate::Stored`]); sums and products are f32.
+//! Where a kernel cannot own whole words of packed elements (an odd number of columns, a strided result), it
+//! writes f32 and a `pointwise` step packs that.
+//!
 //! On entry: a verified graph. On exit: a plan that [`Plan::check`] accepts, or every value for which there
 //! is no kernel. Equal layers share kernels: texts name what a tensor is for, never which one it is.
 
@@ -33,6 +37,7 @@ mod pointwise;
 mod rows;
 
 use crate::params;
+use crate::stored::{Stored, multiple_of};
 use attnc_ir::{DType, Diagnostic, Diagnostics, Dim, Graph, Op, TensorData, ValueId, layout};
 use attnc_plan::{Buffer, BufferId, BufferKind, DeviceProfile, Plan, Port};
 use indexmap::IndexMap;
@@ -54,7 +59,7 @@ pub struct Lowered {
 pub fn lower(graph: &Graph, profile: &DeviceProfile) -> Result<Lowered, Diagnostics> {
     let mut lowerer = Lowerer::new(graph, profile);
     lowerer.ports();
-    let mut problems = Diagnostics(std::mem::take(&mut lowerer.problems));
+    let mut problems = Diagnostics(Vec::new());
     let live = live(graph);
     for value in graph.topo_order() {
         if !live.contains(&value) || graph.node(value).op.is_view() {
@@ -126,7 +131,6 @@ struct Lowerer<'g> {
     kernels: HashMap<kernel::Parts, kernel::Known>,
     /// How many kernels have a key.
     keys: HashMap<String, usize>,
-    problems: Vec<Diagnostic>,
     workgroup_size: u32,
     /// Rows and columns.
     matmul_tile: (u32, u32),
@@ -144,7 +148,6 @@ impl<'g> Lowerer<'g> {
             output_of: HashMap::new(),
             kernels: HashMap::new(),
             keys: HashMap::new(),
-            problems: Vec::new(),
             workgroup_size: params::workgroup_size(profile),
             matmul_tile: params::matmul_tile(profile),
         }
@@ -155,7 +158,6 @@ impl<'g> Lowerer<'g> {
         let graph = self.graph;
         for &input in graph.inputs() {
             let (node, ty) = (graph.node(input), graph.ty(input));
-            self.storable(ty.dtype, node.name());
             let buffer = self
                 .plan
                 .add_input(Port::new(node.name(), ty.dtype, ty.shape.clone()));
@@ -163,7 +165,6 @@ impl<'g> Lowerer<'g> {
         }
         for (n, (name, value)) in graph.outputs().iter().enumerate() {
             let ty = graph.ty(*value);
-            self.storable(ty.dtype, name);
             let port = self.free_port(name);
             let buffer = self
                 .plan
@@ -193,9 +194,16 @@ impl<'g> Lowerer<'g> {
         free
     }
 
-    fn storable(&mut self, dtype: DType, name: &str) {
-        if let Err(problem) = check_dtype(dtype) {
-            self.problems.push(problem.at(format!("%{name}")));
+    /// How a buffer of the plan holds its elements.
+    fn stored_in(&self, buffer: BufferId) -> Stored {
+        Stored::of(self.plan.buffer(buffer).dtype, &self.plan.profile.features)
+    }
+
+    /// How the buffer of a value that is no view holds its elements.
+    fn stored(&self, value: ValueId) -> Stored {
+        match self.buffers.get(&value) {
+            Some(&buffer) => self.stored_in(buffer),
+            None => Stored::of(self.graph.ty(value).dtype, &self.plan.profile.features),
         }
     }
 
@@ -214,19 +222,22 @@ impl<'g> Lowerer<'g> {
             return Ok(buffer);
         }
         let node = self.graph.node(value);
-        check_dtype(node.ty.dtype)?;
         let buffer = match &node.op {
             Op::Constant(data) => self.weight(data)?,
-            _ => {
-                let mut buffer = Buffer::temp(node.name(), node.ty.dtype, node.ty.shape.clone());
-                if matches!(node.op, Op::Attention(_)) {
-                    buffer = buffer.with_axes(&["B", "H", "M", "D"]);
-                }
-                self.plan.add_buffer(buffer)
-            }
+            _ => self.temp(value, node.ty.dtype),
         };
         self.buffers.insert(value, buffer);
         Ok(buffer)
+    }
+
+    /// A new buffer for a value, whose elements lie there as `dtype`.
+    fn temp(&mut self, value: ValueId, dtype: DType) -> BufferId {
+        let node = self.graph.node(value);
+        let mut buffer = Buffer::temp(node.name(), dtype, node.ty.shape.clone());
+        if matches!(node.op, Op::Attention(_)) {
+            buffer = buffer.with_axes(&["B", "H", "M", "D"]);
+        }
+        self.plan.add_buffer(buffer)
     }
 
     /// A weight under its own name, or `const.0`, `const.1`, …; the same data under one name is one buffer.
@@ -304,21 +315,9 @@ impl<'g> Lowerer<'g> {
     }
 }
 
-/// Element types that kernels read and write so far.
-fn check_dtype(dtype: DType) -> Result<(), Diagnostic> {
-    if matches!(dtype, DType::F16 | DType::BF16) {
-        return Err(Diagnostic::error(
-            "unsupported-dtype",
-            format!("no kernel stores {dtype}; expected f32, i32, u32 or bool"),
-        )
-        .note("convert the model to f32, or run it on the CPU backend"));
-    }
-    Ok(())
-}
-
 /// Whether every value of the polynomial is a multiple of 4.
 fn multiple_of_4(dim: &Dim) -> bool {
-    dim.terms().all(|(coefficient, _)| coefficient % 4 == 0)
+    multiple_of(dim, 4)
 }
 
 /// `ceil(a / b)`.

@@ -2,7 +2,7 @@
 
 use super::kernel::Dispatch;
 use super::{Lowerer, div_ceil, label};
-use crate::mods::{Function, IndexSpace, Mods, Returns, wgsl_type};
+use crate::mods::{Function, IndexSpace, Mods, Printed, Returns, wgsl_type};
 use crate::params;
 use attnc_ir::scalar::{Scalar, ScalarBuilder, ScalarExpr};
 use attnc_ir::{DType, Diagnostic, Dim, Extents, ValueId};
@@ -50,32 +50,59 @@ impl Lowerer<'_> {
         self.map(value, &e.finish(root), &[value], target, Some("copy"))
     }
 
-    /// An epilogue as a step of its own: reads the buffer that `value` has now, writes `result`.
-    pub(super) fn epilogue_step(
+    /// Lets `step` compute a value into an f32 buffer in the order of its axes in memory, and a step behind it
+    /// store that as the value is stored, with an epilogue if there is one.
+    ///
+    /// For kernels without a seam for epilogues, and for those that would write a word of two elements in two
+    /// invocations.
+    pub(super) fn through_f32(
         &mut self,
         value: ValueId,
-        epilogue: &ScalarExpr,
+        epilogue: Option<&ScalarExpr>,
+        step: impl FnOnce(&mut Self) -> Result<(), Diagnostic>,
+    ) -> Result<(), Diagnostic> {
+        let result = self.buffer(value)?;
+        let between = self.temp(value, DType::F32);
+        self.buffers.insert(value, between);
+        let steps = step(self).and_then(|()| self.finish_step(value, epilogue, result));
+        self.buffers.insert(value, result);
+        steps
+    }
+
+    /// Reads the buffer that `value` has now, writes `result`.
+    fn finish_step(
+        &mut self,
+        value: ValueId,
+        epilogue: Option<&ScalarExpr>,
         result: BufferId,
     ) -> Result<(), Diagnostic> {
         let node = self.graph.node(value);
         let mut operands = node.operands().to_vec();
         let mut e = ScalarBuilder::new(Extents::new(node.ty.shape.clone()));
         let index = e.indices();
-        let arg = e.load(operands.len(), node.ty.dtype, index.clone());
+        let computed = e.load(operands.len(), node.ty.dtype, index.clone());
         operands.push(value);
-        let root = e.inline(
-            epilogue,
-            &index,
-            Some(arg),
-            &mut |e, operand, dtype, index| e.load(operand, dtype, index),
-        );
+        let root = match epilogue {
+            None => computed,
+            Some(epilogue) => e.inline(
+                epilogue,
+                &index,
+                Some(computed),
+                &mut |e, operand, dtype, index| e.load(operand, dtype, index),
+            ),
+        };
         let target = Target {
             dtype: node.ty.dtype,
             shape: node.ty.shape.clone(),
             order: self.order(value),
             buffer: result,
         };
-        self.map(value, &e.finish(root), &operands, target, Some("epilogue"))
+        let op = if epilogue.is_some() {
+            "epilogue"
+        } else {
+            "pack"
+        };
+        self.map(value, &e.finish(root), &operands, target, Some(op))
     }
 
     /// The axes of a value in memory order.
@@ -93,44 +120,77 @@ impl Lowerer<'_> {
         target: Target,
         op: Option<&'static str>,
     ) -> Result<(), Diagnostic> {
+        let stored = self.stored_in(target.buffer);
         let count: Dim = target.shape.iter().cloned().product();
-        let mut space = IndexSpace {
-            logical: target.shape,
-            ..IndexSpace::default()
+        let items = if stored.is_packed() {
+            div_ceil(&count, 2)
+        } else {
+            count.clone()
         };
-        space.cover("i", &target.order);
-        let mut mods = Mods::new(self.graph, "pointwise", |_, dtype, _| match dtype {
-            DType::Bool => "mask",
-            DType::I32 | DType::U32 => "ids",
-            _ => "x",
-        });
-        mods.function(&Function {
-            name: "element",
-            arg: None,
-            space: &space,
-            result: Returns::Stored(target.dtype),
-            expr,
-            operands,
-        })?;
-        let elem = wgsl_type(target.dtype);
+        let name = match op {
+            Some("pack") => "pack".to_owned(),
+            _ => label::map(expr),
+        };
+        let mods = self.map_mods(expr, operands, &target, &count)?;
         self.dispatch(
             value,
             Dispatch {
                 kernel: "pointwise",
-                key: format!("pointwise.{}.{}", target.dtype, label::map(expr)),
-                params: params::print(&[("out_elem", elem)], self.workgroup_size),
+                key: format!("pointwise.{}.{name}", target.dtype),
+                params: params::print(&[("out_item", stored.item())], self.workgroup_size),
                 micro: None,
                 combine: None,
+                store: None,
                 op,
                 mod_files: Vec::new(),
-                mods: mods.finish(),
+                mods,
                 tile: String::new(),
-                uniforms: vec![Uniform::U32(count.clone()), Uniform::U32(Dim::zero())],
+                uniforms: vec![Uniform::U32(items.clone()), Uniform::U32(Dim::zero())],
                 operands: vec![target.buffer],
-                workgroups: div_ceil(&count, self.workgroup_size),
+                workgroups: div_ceil(&items, self.workgroup_size),
                 flops: count * Dim::from(operations(expr)),
             },
         )
+    }
+
+    /// `element`: the expression itself, or what packs or converts it.
+    fn map_mods(
+        &self,
+        expr: &ScalarExpr,
+        operands: &[ValueId],
+        target: &Target,
+        count: &Dim,
+    ) -> Result<Printed, Diagnostic> {
+        let mut space = IndexSpace {
+            logical: target.shape.clone(),
+            ..IndexSpace::default()
+        };
+        space.cover("i", &target.order);
+        let stored_of = |value| self.stored(value);
+        let mut mods = Mods::new(
+            self.graph,
+            &stored_of,
+            "pointwise",
+            |_, dtype, _| match dtype {
+                DType::Bool => "mask",
+                DType::I32 | DType::U32 => "ids",
+                _ => "x",
+            },
+        );
+        let stored = self.stored_in(target.buffer);
+        let as_it_is = stored.item() == wgsl_type(target.dtype);
+        mods.function(&Function {
+            name: if as_it_is { "element" } else { "value" },
+            arg: None,
+            space: &space,
+            result: Returns::Value(target.dtype),
+            expr,
+            operands,
+        })?;
+        if !as_it_is {
+            mods.items(stored, count);
+        }
+        Ok(mods.finish())
     }
 }
 

@@ -7,6 +7,7 @@ use super::pointwise::operations;
 use super::{Lowerer, div_ceil, label};
 use crate::mods::{Function, IndexSpace, Mods, NameTensor, Printed, Returns, wgsl_type};
 use crate::params;
+use crate::stored::multiple_of;
 use attnc_ir::scalar::{ExprId, ScalarBuilder, ScalarExpr};
 use attnc_ir::{BinaryOp, DType, Diagnostic, Dim, Extents, Op, ReduceOp, ValueId};
 use attnc_plan::Uniform;
@@ -53,29 +54,44 @@ fn row_names(operand: usize, dtype: DType, _index: &[Dim]) -> &'static str {
 impl Lowerer<'_> {
     /// A softmax, norm, reduction or running sum.
     pub(super) fn rows(&mut self, value: ValueId) -> Result<(), Diagnostic> {
-        let node = self.graph.node(value);
+        let graph = self.graph;
+        let node = graph.node(value);
         if node.storage.is_some() {
             return Err(Diagnostic::error(
                 "unsupported-storage",
                 format!("`{}` writes its axes in their order only", node.op.name()),
             ));
         }
-        let x = self.graph.ty(node.operands()[0]);
+        let x = graph.ty(node.operands()[0]);
         let family = family(&node.op, x.rank(), x.dtype)?;
-        let epilogue = epilogue(self.graph, value, &family)?;
+        if self.stored(value).is_packed() && !family.owns_words(&x.shape) {
+            return self.through_f32(value, None, |lowerer| lowerer.rows_step(value, &family));
+        }
+        self.rows_step(value, &family)
+    }
+
+    fn rows_step(&mut self, value: ValueId, family: &Family) -> Result<(), Diagnostic> {
+        let node = self.graph.node(value);
+        let x = self.graph.ty(node.operands()[0]);
+        let result = self.buffer(value)?;
+        let stored = self.stored_in(result);
+        let epilogue = epilogue(self.graph, value, family)?;
         let (rows, len) = (family.rows(&x.shape), family.len(&x.shape));
         let combine = family.combine.map(|c| c.trim_start_matches("mods/reduce_"));
-        let (acc, out) = (wgsl_type(family.acc), wgsl_type(node.ty.dtype));
-        let aliases = match family.kernel {
-            "reduce_rows" | "scan_rows" => vec![("acc_elem", acc), ("out_elem", out)],
-            _ => vec![("out_elem", out)],
-        };
+        let mut aliases = vec![("out_elem", wgsl_type(node.ty.dtype))];
+        if matches!(family.kernel, "reduce_rows" | "scan_rows") {
+            aliases.push(("acc_elem", wgsl_type(family.acc)));
+        }
+        if !stored.is_packed() {
+            aliases.push(("out_item", stored.item()));
+        }
+        let types = label::types(x.dtype, self.plan.buffer(result).dtype);
         let cost = Dim::from(family.cost + operations(&epilogue.expr));
         let dispatch = Dispatch {
             kernel: family.kernel,
             key: [
                 Some(family.kernel),
-                Some(x.dtype.name()),
+                Some(types.as_str()),
                 combine,
                 epilogue.label.as_deref(),
             ]
@@ -86,12 +102,13 @@ impl Lowerer<'_> {
             params: params::print(&aliases, self.workgroup_size),
             micro: None,
             combine: family.combine,
+            store: Some(stored.store_file()),
             op: None,
             mod_files: Vec::new(),
-            mods: self.row_mods(value, &family, &epilogue.expr)?,
+            mods: self.row_mods(value, family, &epilogue.expr)?,
             tile: String::new(),
             uniforms: family.uniforms(&x.shape),
-            operands: vec![self.buffer(value)?],
+            operands: vec![result],
             workgroups: div_ceil(&rows, self.workgroup_size),
             flops: rows * len * cost,
         };
@@ -113,12 +130,13 @@ impl Lowerer<'_> {
         };
         space.cover("row", &family.kept(x.rank()));
         space.cover("i", &family.axes);
-        let mut mods = Mods::new(self.graph, family.kernel, family.names);
+        let stored = |value| self.stored(value);
+        let mut mods = Mods::new(self.graph, &stored, family.kernel, family.names);
         mods.function(&Function {
             name: "load_element",
             arg: None,
             space: &space,
-            result: Returns::Stored(family.acc),
+            result: Returns::Value(family.acc),
             expr: &load_expression(&x.shape, x.dtype, family.acc),
             operands: node.operands(),
         })?;
@@ -129,7 +147,7 @@ impl Lowerer<'_> {
             name: "epilogue",
             arg: Some(("value", wgsl_type(family.acc))),
             space: &space,
-            result: Returns::Stored(node.ty.dtype),
+            result: Returns::Value(node.ty.dtype),
             expr: epilogue,
             operands: node.operands(),
         })?;
@@ -140,6 +158,12 @@ impl Lowerer<'_> {
 impl Family {
     fn reduces(&self) -> bool {
         self.combine.is_some()
+    }
+
+    /// Whether a row is whole words of two elements, one after the other.
+    fn owns_words(&self, shape: &[Dim]) -> bool {
+        let last = self.axes.last().is_some_and(|n| n + 1 == shape.len());
+        !self.reduces() && last && multiple_of(&self.len(shape), 2)
     }
 
     /// The axes that rows are counted over.
@@ -175,6 +199,7 @@ impl Family {
 
 fn family(op: &Op, rank: usize, dtype: DType) -> Result<Family, Diagnostic> {
     let trailing = |axis: usize| (axis..rank).collect();
+    let dtype = if dtype.is_float() { DType::F32 } else { dtype };
     let (kernel, combine, axes, acc, extra, cost) = match op {
         Op::Softmax { axis } => ("softmax_rows", None, vec![*axis], DType::F32, vec![], 5),
         Op::LayerNorm { axis, eps } => (
@@ -215,7 +240,6 @@ fn family(op: &Op, rank: usize, dtype: DType) -> Result<Family, Diagnostic> {
         }
         _ => unreachable!("rows() is asked for row ops only"),
     };
-    super::check_dtype(dtype)?;
     Ok(Family {
         kernel,
         combine,

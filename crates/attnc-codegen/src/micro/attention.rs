@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{Access, Checks, MicroError, lines};
+use super::{Access, Checks, MicroError, lines, packed_imports};
+use crate::Stored;
 
 /// Columns a head may have: the tile is straight-line code, some 6 lines for each 4 columns.
 const MAX_DIM: u32 = 256;
@@ -22,8 +23,12 @@ pub struct AttentionTile {
     pub k: Access,
     /// How V is read.
     pub v: Access,
-    /// How O is written.
+    /// How O is written. By vectors where it is packed, so that every word has one owner.
     pub o: Access,
+    /// How Q, K and V are stored.
+    pub operands: Stored,
+    /// How O is stored.
+    pub result: Stored,
     /// Whether `mask_mod` may be false or `score_mod` may be -inf. If not, rows of V need no selection.
     pub masked: bool,
 }
@@ -45,6 +50,8 @@ impl AttentionTile {
             k: access,
             v: access,
             o: access,
+            operands: Stored::F32,
+            result: Stored::F32,
             masked: true,
         }
     }
@@ -86,6 +93,9 @@ impl AttentionTile {
                 format!("{name}: vector access needs columns in multiples of 4, found {dim}")
             });
         }
+        checks.expect(self.o == Access::Vec4 || !self.result.is_packed(), || {
+            "o: words of two elements are written by vectors only".to_owned()
+        });
         checks.finish()
     }
 
@@ -102,13 +112,16 @@ impl AttentionTile {
 //
 // A Chunk is 4 columns of all rows: row r of the tile is column r of the matrix.
 
-import package::params::{{elem}};
 import package::mods::{{mask_mod, score_mod}};
 import package::kernels::flash_attention_fwd_rows::{{shape, q, k, v, o}};
-
+{}
 const ROWS: u32 = {rows}u;
 
-"
+",
+            packed_imports(
+                &[self.q, self.k, self.v].map(|access| (access, self.operands)),
+                (self.o, self.result)
+            )
         )
     }
 
@@ -146,10 +159,10 @@ struct OTile {{
             vector("f32"),
             vector("u32"),
             vector("bool"),
-            self.q.item(),
-            self.k.item(),
-            self.v.item(),
-            self.o.item(),
+            self.q.item(self.operands),
+            self.k.item(self.operands),
+            self.v.item(self.operands),
+            self.o.item(self.result),
             lines(chunks(self.qk_dim), |c| format!("    c{c}: Chunk,")),
             lines(chunks(self.v_dim), |c| format!("    c{c}: Chunk,")),
         )
@@ -251,7 +264,7 @@ fn row_of(chunk: Chunk, r: u32) -> vec4<f32> {{
             format!("        tile.c{c} = with_row(tile.c{c}, r, {load} * scale);")
         });
         self.row_functions()
-            + &load_functions("q", self.q, self.qk_dim)
+            + &load_functions("q", self.q, self.operands, self.qk_dim)
             + &format!(
                 "\
 // Rows of Q times the scale, so that no product overflows before it is scaled.
@@ -275,7 +288,7 @@ fn tile_load_q(at: RowIndex, rows: u32, scale: f32) -> QTile {{
             let load = format!("load_k{}(at, {}u)", tail_of(self.k, self.qk_dim, c), 4 * c);
             format!("    sum += chunk_dot(tile.c{c}, {load});")
         });
-        load_functions("k", self.k, self.qk_dim)
+        load_functions("k", self.k, self.operands, self.qk_dim)
             + &format!(
                 "\
 fn chunk_dot(chunk: Chunk, x: vec4<f32>) -> Rows {{
@@ -314,7 +327,7 @@ fn tile_dot_k(tile: QTile, at: u32) -> Rows {{
         } else {
             "// Every key is live for every row.\n"
         };
-        load_functions("v", self.v, self.v_dim)
+        load_functions("v", self.v, self.operands, self.v_dim)
             + &format!(
                 "\
 fn tile_zero() -> OTile {{
@@ -339,12 +352,16 @@ fn tile_scale_add_v(out: ptr<function, OTile>, shrink: Rows, p: Rows, live: RowM
         for tail in load_kinds(self.o, self.v_dim) {
             let width = if tail.is_empty() { 4 } else { self.v_dim % 4 };
             let stores = match self.o {
-                Access::Vec4 => "    o[(at + column) / 4u] = vec4<elem>(x);\n".to_owned(),
-                Access::Scalar => lines(width, |i| {
-                    let component = ["x", "y", "z", "w"][i as usize];
+                Access::Vec4 => {
                     format!(
-                        "    o[at + (column + {i}u) * shape.o_column_stride] = elem(x.{component});"
+                        "    o[(at + column) / 4u] = {};\n",
+                        self.result.vec4_of("x")
                     )
+                }
+                Access::Scalar => lines(width, |i| {
+                    let component = ["x.x", "x.y", "x.z", "x.w"][i as usize];
+                    let item = self.result.item_of(component);
+                    format!("    o[at + (column + {i}u) * shape.o_column_stride] = {item};")
                 }),
             };
             let _ = write!(
@@ -391,22 +408,24 @@ fn tail_of(access: Access, dim: u32, c: u32) -> &'static str {
 }
 
 /// `load_q(at, column)`: four columns of the row that starts at `at`.
-fn load_functions(operand: &str, access: Access, dim: u32) -> String {
+fn load_functions(operand: &str, access: Access, stored: Stored, dim: u32) -> String {
     if access == Access::Vec4 {
         return format!(
             "\
 fn load_{operand}(at: u32, column: u32) -> vec4<f32> {{
-    return vec4<f32>({operand}[(at + column) / 4u]);
+    return {};
 }}
 
-"
+",
+            stored.load_vec4(operand, "(at + column) / 4u")
         );
     }
     let print = |tail: &&str| {
         let width = if tail.is_empty() { 4 } else { dim % 4 };
         let elements = lines(4, |i| {
             if i < width {
-                format!("        f32({operand}[i + {i}u * stride]),")
+                let at = format!("i + {i}u * stride");
+                format!("        {},", stored.load(operand, &at))
             } else {
                 "        0.0,".to_owned()
             }

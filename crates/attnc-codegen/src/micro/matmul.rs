@@ -1,6 +1,7 @@
 //! The register tile of `matmul_rows`.
 
-use super::{Access, Checks, MicroError, lines, list};
+use super::{Access, Checks, MicroError, lines, list, packed_imports};
+use crate::Stored;
 
 /// How A is read, four steps of k at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,8 +38,12 @@ pub struct MatmulTile {
     pub a: LeftLoad,
     /// How B is read.
     pub b: RightLoad,
-    /// How C is written; vectors run along n.
+    /// How C is written; vectors run along n. By vectors where it is packed, so that every word has one owner.
     pub c: Access,
+    /// How A and B are stored.
+    pub operands: Stored,
+    /// How C is stored.
+    pub result: Stored,
     /// Whether K may be no multiple of 4. It cannot where an operand is read by vectors along k.
     pub k_tail: bool,
 }
@@ -78,7 +83,34 @@ impl MatmulTile {
         checks.expect(!(by_k && self.k_tail), || {
             "k_tail: vectors along k need K in multiples of 4, found that it may not be".to_owned()
         });
+        checks.expect(self.c == Access::Vec4 || !self.result.is_packed(), || {
+            "c: words of two elements are written by vectors only".to_owned()
+        });
         checks.finish()
+    }
+
+    /// The bindings that this module reads, and how.
+    fn reads(&self) -> Vec<(Access, Stored)> {
+        let a = (self.a != LeftLoad::Element).then_some(self.a_access());
+        let b = (self.b != RightLoad::Element).then_some(self.b_access());
+        let read = a.into_iter().chain(b);
+        read.map(|access| (access, self.operands)).collect()
+    }
+
+    /// How the items of A are read, if any are.
+    fn a_access(&self) -> Access {
+        match self.a {
+            LeftLoad::KVec4 => Access::Vec4,
+            LeftLoad::Scalar | LeftLoad::Element => Access::Scalar,
+        }
+    }
+
+    /// How the items of B are read, if any are.
+    fn b_access(&self) -> Access {
+        match self.b {
+            RightLoad::NVec4 | RightLoad::KVec4 => Access::Vec4,
+            RightLoad::Scalar | RightLoad::Element => Access::Scalar,
+        }
     }
 
     fn header(&self) -> String {
@@ -110,31 +142,20 @@ impl MatmulTile {
 //
 // Four steps of k at once: tile row += (4 x 4 block of B) * (4 elements of A's row).
 
-import package::params::{{elem}};
 import package::mods::{{{a}{b}epilogue}};
 import package::kernels::matmul_rows::{{shape{a_binding}{b_binding}, c}};
-
+{}
 const ROWS: u32 = {rows}u;
 const COLUMNS: u32 = {columns}u;
 const COLUMN_BLOCKS: u32 = {}u;
 
 ",
+            packed_imports(&self.reads(), (self.c, self.result)),
             self.blocks(),
         )
     }
 
     fn types(&self) -> String {
-        let a_item = if self.a == LeftLoad::KVec4 {
-            Access::Vec4
-        } else {
-            Access::Scalar
-        };
-        let b_vectors = matches!(self.b, RightLoad::NVec4 | RightLoad::KVec4);
-        let b_item = if b_vectors {
-            Access::Vec4
-        } else {
-            Access::Scalar
-        };
         let batch = "    b0: u32,\n    b1: u32,\n";
         let (a_batch, a_what) = match self.a {
             LeftLoad::Element => (batch, "Rows of A, by m"),
@@ -164,9 +185,9 @@ struct Tile {{
 {}}}
 
 ",
-            a_item.item(),
-            b_item.item(),
-            self.c.item(),
+            self.a_access().item(self.operands),
+            self.b_access().item(self.operands),
+            self.c.item(self.result),
             lines(self.rows, |r| format!("    r{r}: u32,")),
             lines(self.blocks(), |c| format!("    c{c}: {b_start},")),
             lines(self.rows * self.blocks(), |i| format!(
@@ -202,16 +223,20 @@ fn a_rows(b0: u32, b1: u32, m: u32) -> ARows {{
         );
         starts
             + &if self.a == LeftLoad::KVec4 {
-                "\
-fn load_a(at: u32, k: u32) -> vec4<f32> {
-    return vec4<f32>(a[(at + k) / 4u]);
-}
+                format!(
+                    "\
+fn load_a(at: u32, k: u32) -> vec4<f32> {{
+    return {};
+}}
 
-"
-                .to_owned()
+",
+                    self.operands.load_vec4("a", "(at + k) / 4u")
+                )
             } else {
                 let stride = "    let stride = shape.a_k_stride;\n";
-                self.scalar_a("at: u32", stride, |k| format!("f32(a[at + {k} * stride])"))
+                self.scalar_a("at: u32", stride, |k| {
+                    self.operands.load("a", &format!("at + {k} * stride"))
+                })
             }
     }
 
@@ -282,10 +307,9 @@ fn load_a({parameters}, k: u32) -> vec4<f32> {{
         let (parameters, arguments, row) = match self.b {
             RightLoad::KVec4 => {
                 let columns = list(4, "", |i| {
-                    format!(
-                        "        vec4<f32>(b[(at.{} + k) / 4u]),\n",
-                        ["x", "y", "z", "w"][i as usize]
-                    )
+                    let at = ["at.x", "at.y", "at.z", "at.w"][i as usize];
+                    let item = format!("({at} + k) / 4u");
+                    format!("        {},\n", self.operands.load_vec4("b", &item))
                 });
                 return format!(
                     "\
@@ -300,10 +324,14 @@ fn load_b(at: vec4<u32>, k: u32) -> mat4x4<f32> {{
             RightLoad::NVec4 => (
                 "at: u32",
                 "at",
-                "vec4<f32>(b[(at + K * shape.b_k_stride) / 4u])".to_owned(),
+                self.operands
+                    .load_vec4("b", "(at + K * shape.b_k_stride) / 4u"),
             ),
             RightLoad::Scalar => ("at: vec4<u32>", "at", {
-                let element = |i: u32| format!("f32(b[i.{}])", ["x", "y", "z", "w"][i as usize]);
+                let element = |i: u32| {
+                    self.operands
+                        .load("b", ["i.x", "i.y", "i.z", "i.w"][i as usize])
+                };
                 format!("vec4<f32>({})", list(4, ", ", element))
             }),
             RightLoad::Element => ("columns: BColumns, n: vec4<u32>", "columns, n", {
@@ -424,27 +452,30 @@ fn row_block(row: TileRow, block: u32) -> vec4<f32> {{
         let start = "shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride";
         let signature = "fn store_block(b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>)";
         if self.c == Access::Vec4 {
-            return format!(
-                "\
-{signature} {{
-    let at = {start} + n;
-    c[at / 4u] = vec4<elem>(vec4<f32>(
+            let x = "vec4<f32>(
         epilogue(x.x, b0, b1, m, n),
         epilogue(x.y, b0, b1, m, n + 1u),
         epilogue(x.z, b0, b1, m, n + 2u),
         epilogue(x.w, b0, b1, m, n + 3u),
-    ));
+    )";
+            return format!(
+                "\
+{signature} {{
+    let at = {start} + n;
+    c[at / 4u] = {};
 }}
-"
+",
+                self.result.vec4_of(x)
             );
         }
+        let item = self.result.item_of("epilogue(values[i], b0, b1, m, n + i)");
         format!(
             "\
 {signature} {{
     let start = {start};
     var values = x;
     for (var i = 0u; i < min(4u, shape.n - n); i++) {{
-        c[start + (n + i) * shape.c_n_stride] = elem(epilogue(values[i], b0, b1, m, n + i));
+        c[start + (n + i) * shape.c_n_stride] = {item};
     }}
 }}
 "

@@ -6,6 +6,7 @@
 
 use super::poly::{Int, Over};
 use super::{Body, literal};
+use crate::Stored;
 use attnc_ir::scalar::{ExprId, Scalar};
 use attnc_ir::{Atom, DType, Diagnostic, Dim, Op, layout};
 
@@ -33,7 +34,7 @@ impl Body<'_, '_> {
             Atom::Index(n) => Some(index_of_axis[*n as usize].clone()),
             _ => None,
         });
-        let name = self.mods.capture(base, operand, &index_of_axis);
+        let (name, stored) = self.mods.capture(base, operand, &index_of_axis);
         let address = self.over_parameters(&logical);
         let (mut text, _) = self.poly(&address, Int::U32, Over::Parameters);
         let last = self.mods.graph.ty(base).elements() - Dim::one();
@@ -42,13 +43,12 @@ impl Body<'_, '_> {
             let last = last.maximum(&Dim::zero(), &attnc_ir::Extents::none());
             text = format!("min({text}, {})", self.lengths(&last, Int::U32));
         }
-        if text.len() > 40 {
+        // A packed element is its word, and which half of it.
+        let twice = stored.is_packed() && !text.chars().all(char::is_alphanumeric);
+        if text.len() > 40 || twice {
             text = self.bind("at", text);
         }
-        Ok(match self.mods.graph.ty(base).dtype {
-            DType::Bool => (format!("{name}[{text}] != 0u"), false),
-            _ => (format!("{name}[{text}]"), true),
-        })
+        Ok((stored.load(&name, &text), stored != Stored::Bool))
     }
 
     /// A constant of one element needs no buffer.

@@ -83,7 +83,7 @@ impl Body<'_, '_> {
         let found = self.expr.dtype(root);
         let fits = match self.returns {
             Returns::Bool => found == DType::Bool,
-            Returns::Stored(to) => found == to || (found.is_float() && to.is_float()),
+            Returns::Value(to) => found == to || (found.is_float() && to.is_float()),
         };
         if !fits {
             return Err(unsupported(format!(
@@ -92,7 +92,7 @@ impl Body<'_, '_> {
             )));
         }
         Ok(match self.returns {
-            Returns::Stored(DType::Bool) => format!("select(0u, 1u, {text})"),
+            Returns::Value(DType::Bool) => format!("select(0u, 1u, {text})"),
             _ => text,
         })
     }

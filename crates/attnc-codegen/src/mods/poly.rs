@@ -7,7 +7,7 @@
 //! `64 * S * d0 + 64 * d1 + d2` prints as `shape.dim_64_S * d0 + 64u * d1 + d2`: a coefficient known only at
 //! run time is one field of the uniform struct, computed on the host.
 
-use super::Body;
+use super::{Body, Mods};
 use attnc_ir::{Atom, Dim, Extents};
 use std::collections::BTreeMap;
 
@@ -42,6 +42,24 @@ fn floor_div(x: i32, y: i32) -> i32 {
     return x / y - select(0, 1, x % y < 0);
 }
 ";
+
+impl Mods<'_> {
+    /// A polynomial of lengths that is known to start with a positive term.
+    pub(super) fn lengths(&mut self, dim: &Dim, int: Int) -> String {
+        if let Some(n) = dim.as_const() {
+            return match int {
+                Int::U32 => format!("{}u", n.rem_euclid(1 << 32)),
+                Int::I32 => super::literal::int(n),
+            };
+        }
+        let field = self.field(dim);
+        match (int, field.signed) {
+            (Int::U32, false) | (Int::I32, true) => format!("shape.{}", field.name),
+            (Int::U32, true) => format!("u32(shape.{})", field.name),
+            (Int::I32, false) => format!("i32(shape.{})", field.name),
+        }
+    }
+}
 
 impl Body<'_, '_> {
     /// The polynomial as text. Anything but a single operand is to be put in parentheses by the caller where
@@ -116,18 +134,7 @@ impl Body<'_, '_> {
 
     /// A polynomial of lengths that is known to start with a positive term.
     pub(super) fn lengths(&mut self, dim: &Dim, int: Int) -> String {
-        if let Some(n) = dim.as_const() {
-            return match int {
-                Int::U32 => format!("{}u", n.rem_euclid(1 << 32)),
-                Int::I32 => super::literal::int(n),
-            };
-        }
-        let field = self.mods.field(dim);
-        match (int, field.signed) {
-            (Int::U32, false) | (Int::I32, true) => format!("shape.{}", field.name),
-            (Int::U32, true) => format!("u32(shape.{})", field.name),
-            (Int::I32, false) => format!("i32(shape.{})", field.name),
-        }
+        self.mods.lengths(dim, int)
     }
 
     fn factor(&mut self, factor: &Factor, int: Int, over: Over) -> String {

@@ -1,10 +1,12 @@
 //! Values as text. Each is also linked into `pointwise` and validated.
 
 use super::{Function, IndexSpace, Mods, Printed, Returns};
+use crate::Stored;
 use crate::link::Linker;
 use crate::validate::validate;
 use attnc_ir::scalar::{ExprId, ScalarBuilder};
 use attnc_ir::{BinaryOp, CompareOp, DType, Dim, Extents, Graph, TensorType, UnaryOp, ValueId};
+use attnc_plan::Features;
 
 fn shape() -> Vec<Dim> {
     vec!["S".into(), 8.into()]
@@ -41,12 +43,13 @@ fn print(build: impl FnOnce(&mut ScalarBuilder, [ExprId; 4]) -> ExprId) -> Print
     };
     space.cover("i", &[0, 1]);
     let names = |n, _, _: &[Dim]| ["x", "y", "n", "m"][n];
-    let mut mods = Mods::new(&graph, "pointwise", names);
+    let stored = |v| Stored::of(graph.ty(v).dtype, &Features::default());
+    let mut mods = Mods::new(&graph, &stored, "pointwise", names);
     mods.function(&Function {
         name: "element",
         arg: None,
         space: &space,
-        result: Returns::Stored(expr.result()),
+        result: Returns::Value(expr.result()),
         expr: &expr,
         operands: &operands,
     })
@@ -55,7 +58,7 @@ fn print(build: impl FnOnce(&mut ScalarBuilder, [ExprId; 4]) -> ExprId) -> Print
     let out = super::wgsl_type(expr.result());
     if printed.fields.is_empty() {
         let linked = Linker::new("pointwise")
-            .module("params", &crate::params::print(&[("out_elem", out)], 8))
+            .module("params", &crate::params::print(&[("out_item", out)], 8))
             .module("mods", &printed.text)
             .link()
             .unwrap_or_else(|e| panic!("{e}"));

@@ -1,5 +1,6 @@
 //! Every kernel links and validates with its tiles and with the hand-written mods.
 
+use attnc_codegen::Stored;
 use attnc_codegen::link::{Linked, Linker};
 use attnc_codegen::micro::{Access, AttentionTile, LeftLoad, MatmulTile, RightLoad};
 use attnc_codegen::validate::{Report, validate};
@@ -69,6 +70,46 @@ fn attention_operands_may_differ_in_access_and_dims() {
 }
 
 #[test]
+fn tiles_of_every_storage_are_valid() {
+    for stored in [Stored::F16, Stored::PackedF16, Stored::PackedBf16] {
+        let item = if stored == Stored::F16 { 2 } else { 4 };
+        for dim in [4, 10] {
+            let mut tile = AttentionTile::contiguous(2, dim);
+            (tile.operands, tile.result) = (stored, stored);
+            if tile.o == Access::Scalar && stored.is_packed() {
+                tile.result = Stored::F32;
+            }
+            let mut linker = linker("flash_attention_fwd_rows");
+            if stored == Stored::F16 {
+                linker = linker.module("prelude", "enable f16;\n");
+            }
+            let linked = linker
+                .module("micro", &tile.print().unwrap())
+                .module_file("mods", "mods/score_identity")
+                .module_file("mods", "mods/mask_causal")
+                .link()
+                .unwrap();
+            let report = report(&linked);
+            assert_eq!(report.f16, stored == Stored::F16);
+            // Four elements take 8 bytes either way.
+            let q = if dim == 4 { 8 } else { item };
+            assert_eq!(report.bindings[1].min_size, q, "{stored}");
+        }
+    }
+}
+
+#[test]
+fn a_packed_result_is_written_by_vectors_only() {
+    let mut tile = AttentionTile::contiguous(2, 10);
+    tile.result = Stored::PackedF16;
+    let problems = tile.print().unwrap_err().problems;
+    assert_eq!(
+        problems,
+        ["o: words of two elements are written by vectors only"]
+    );
+}
+
+#[test]
 fn the_hand_written_mods_are_valid() {
     let tile = AttentionTile::contiguous(4, 32);
     for score in [
@@ -125,6 +166,8 @@ fn matmul_tiles_of_every_kind_are_valid() {
                     a,
                     b,
                     c,
+                    operands: Stored::F32,
+                    result: Stored::F32,
                     k_tail: k_tail && !by_k,
                 };
                 let linked = linker("matmul_rows")
@@ -167,20 +210,23 @@ fn matmul_tiles_of_every_kind_are_valid() {
 
 #[test]
 fn row_and_pointwise_kernels_are_valid() {
-    for kernel in [
-        "softmax_rows",
-        "layer_norm_rows",
-        "rms_norm_rows",
-        "scan_rows",
-    ] {
-        for mods in ["mods/rows_identity", "mods/rows_residual_affine"] {
-            assert_eq!(with_mods(linker(kernel), mods).entry_point, kernel);
+    for store in ["elements", "packed_f16", "packed_bf16"] {
+        let rows = |kernel| linker(kernel).module_file("store", &format!("store/{store}"));
+        for kernel in [
+            "softmax_rows",
+            "layer_norm_rows",
+            "rms_norm_rows",
+            "scan_rows",
+        ] {
+            for mods in ["mods/rows_identity", "mods/rows_residual_affine"] {
+                assert_eq!(with_mods(rows(kernel), mods).entry_point, kernel);
+            }
         }
-    }
-    for combine in ["sum", "mean", "max", "min", "prod"] {
-        let linker =
-            linker("reduce_rows").module_file("combine", &format!("mods/reduce_{combine}"));
-        with_mods(linker, "mods/rows_identity");
+        for combine in ["sum", "mean", "max", "min", "prod"] {
+            let linker =
+                rows("reduce_rows").module_file("combine", &format!("mods/reduce_{combine}"));
+            with_mods(linker, "mods/rows_identity");
+        }
     }
     with_mods(linker("pointwise"), "mods/element_add");
     with_mods(linker("pointwise"), "mods/element_gather_rows");
@@ -210,7 +256,7 @@ fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
 fn the_catalogue_lists_every_file_once_and_sorted() {
     assert!(attnc_shaders::CATALOGUE.is_sorted_by(|a, b| a.name < b.name));
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shaders");
-    for folder in ["kernels", "lib", "mods", "params"] {
+    for folder in ["kernels", "lib", "mods", "params", "store"] {
         for entry in std::fs::read_dir(format!("{root}/{folder}")).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             let path = format!("{folder}/{}", name.trim_end_matches(".wgsl"));
@@ -237,6 +283,8 @@ fn refuses_impossible_tiles_with_every_reason() {
         a,
         b,
         c: Access::Vec4,
+        operands: Stored::F32,
+        result: Stored::F32,
         k_tail: true,
     };
     assert_eq!(tile.print().unwrap_err().problems.len(), 3);
@@ -253,6 +301,8 @@ fn printed_lines_are_short_and_the_same_each_time() {
         a: LeftLoad::Scalar,
         b: RightLoad::Scalar,
         c: Access::Scalar,
+        operands: Stored::F32,
+        result: Stored::F32,
         k_tail: true,
     };
     for line in text.lines().chain(matmul.print().unwrap().lines()) {

@@ -23,6 +23,7 @@ use crate::opt::{self, AttentionReport, Optimised};
 use crate::plan::{self, DeviceProfile, DimValues, MemoryPlan, Plan};
 use crate::{Error, Model, inputs};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// The report, as `explain --json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -101,6 +102,10 @@ pub struct Kernel {
     pub uses: usize,
     /// Bytes of workgroup memory.
     pub workgroup_bytes: u32,
+    /// What it computes floats in, whatever they are stored as.
+    pub precision: &'static str,
+    /// The element types that its steps bind.
+    pub storage: BTreeSet<&'static str>,
 }
 
 /// What is kept in memory.
@@ -197,8 +202,17 @@ fn kernels(plan: &Plan) -> Vec<Kernel> {
             name: kernel.name.clone(),
             uses: uses(at),
             workgroup_bytes: kernel.workgroup_bytes,
+            precision: kernel.precision.name(),
+            storage: storage(plan, at),
         })
         .collect()
+}
+
+/// The element types of the buffers that the steps of a kernel bind.
+fn storage(plan: &Plan, kernel: usize) -> BTreeSet<&'static str> {
+    let steps = plan.steps.iter().filter(|s| s.kernel.index() == kernel);
+    let bound = steps.flat_map(|step| &step.bindings);
+    bound.map(|&id| plan.buffer(id).dtype.name()).collect()
 }
 
 impl From<&AttentionReport> for Attention {

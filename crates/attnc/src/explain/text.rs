@@ -101,7 +101,17 @@ fn kernels(out: &mut String, report: &Report) -> std::fmt::Result {
             0 => String::new(),
             bytes => format!("  ({bytes} bytes of workgroup memory)"),
         };
-        writeln!(out, "  {:4} × {}{memory}", kernel.uses, kernel.name)?;
+        let halves = kernel.storage.iter().any(|s| matches!(*s, "f16" | "bf16"));
+        let precision = if halves {
+            format!("  (computes in {})", kernel.precision)
+        } else {
+            String::new()
+        };
+        writeln!(
+            out,
+            "  {:4} × {}{precision}{memory}",
+            kernel.uses, kernel.name
+        )?;
     }
     Ok(())
 }
