@@ -10,7 +10,7 @@ import package::mods::{element};
 import package::lib::indexing::{linear_workgroup};
 
 struct Shape {
-    count: u32, // elements of out
+    count: u32, // items of out: elements, or words of two
     out_offset: u32,
 }
 

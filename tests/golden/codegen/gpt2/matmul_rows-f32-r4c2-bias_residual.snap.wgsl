@@ -6,8 +6,6 @@
 
 // params: workgroups of 32
 
-alias elem = f32;
-
 const WORKGROUP_SIZE: u32 = 32u;
 
 // ---- kernels/matmul_rows.wgsl
@@ -102,9 +100,9 @@ const ROWS: u32 = 4u;
 const COLUMNS: u32 = 8u;
 const COLUMN_BLOCKS: u32 = 2u;
 
-alias a_item = vec4<elem>;
-alias b_item = vec4<elem>;
-alias c_item = vec4<elem>;
+alias a_item = vec4<f32>;
+alias b_item = vec4<f32>;
+alias c_item = vec4<f32>;
 
 // Where the rows of A start; a row past the end repeats the last.
 struct ARows {
@@ -143,7 +141,7 @@ fn a_rows(b0: u32, b1: u32, m: u32) -> ARows {
 }
 
 fn load_a(at: u32, k: u32) -> vec4<f32> {
-    return vec4<f32>(a[(at + k) / 4u]);
+    return a[(at + k) / 4u];
 }
 
 fn b_columns(b0: u32, b1: u32, n: u32) -> BColumns {
@@ -155,7 +153,7 @@ fn b_columns(b0: u32, b1: u32, n: u32) -> BColumns {
 }
 
 fn load_b_row(at: u32, k: u32) -> vec4<f32> {
-    return vec4<f32>(b[(at + k * shape.b_k_stride) / 4u]);
+    return b[(at + k * shape.b_k_stride) / 4u];
 }
 
 fn load_b(at: u32, k: u32) -> mat4x4<f32> {
@@ -212,12 +210,12 @@ fn row_block(row: TileRow, block: u32) -> vec4<f32> {
 
 fn store_block(b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
     let at = shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride + n;
-    c[at / 4u] = vec4<elem>(vec4<f32>(
+    c[at / 4u] = vec4<f32>(
         epilogue(x.x, b0, b1, m, n),
         epilogue(x.y, b0, b1, m, n + 1u),
         epilogue(x.z, b0, b1, m, n + 2u),
         epilogue(x.w, b0, b1, m, n + 3u),
-    ));
+    );
 }
 
 // ---- mods (generated)

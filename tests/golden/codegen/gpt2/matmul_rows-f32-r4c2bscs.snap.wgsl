@@ -6,8 +6,6 @@
 
 // params: workgroups of 32
 
-alias elem = f32;
-
 const WORKGROUP_SIZE: u32 = 32u;
 
 // ---- kernels/matmul_rows.wgsl
@@ -97,9 +95,9 @@ const ROWS: u32 = 4u;
 const COLUMNS: u32 = 8u;
 const COLUMN_BLOCKS: u32 = 2u;
 
-alias a_item = vec4<elem>;
-alias b_item = elem;
-alias c_item = elem;
+alias a_item = vec4<f32>;
+alias b_item = f32;
+alias c_item = f32;
 
 // Where the rows of A start; a row past the end repeats the last.
 struct ARows {
@@ -138,7 +136,7 @@ fn a_rows(b0: u32, b1: u32, m: u32) -> ARows {
 }
 
 fn load_a(at: u32, k: u32) -> vec4<f32> {
-    return vec4<f32>(a[(at + k) / 4u]);
+    return a[(at + k) / 4u];
 }
 
 fn b_columns(b0: u32, b1: u32, n: u32) -> BColumns {
@@ -151,7 +149,7 @@ fn b_columns(b0: u32, b1: u32, n: u32) -> BColumns {
 
 fn load_b_row(at: vec4<u32>, k: u32) -> vec4<f32> {
     let i = at + k * shape.b_k_stride;
-    return vec4<f32>(f32(b[i.x]), f32(b[i.y]), f32(b[i.z]), f32(b[i.w]));
+    return vec4<f32>(b[i.x], b[i.y], b[i.z], b[i.w]);
 }
 
 fn load_b(at: vec4<u32>, k: u32) -> mat4x4<f32> {
@@ -210,7 +208,7 @@ fn store_block(b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
     let start = shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride;
     var values = x;
     for (var i = 0u; i < min(4u, shape.n - n); i++) {
-        c[start + (n + i) * shape.c_n_stride] = elem(epilogue(values[i], b0, b1, m, n + i));
+        c[start + (n + i) * shape.c_n_stride] = epilogue(values[i], b0, b1, m, n + i);
     }
 }
 

@@ -6,8 +6,6 @@
 
 // params: workgroups of 32
 
-alias elem = f32;
-
 const WORKGROUP_SIZE: u32 = 32u;
 
 // ---- kernels/flash_attention_fwd_rows.wgsl
@@ -118,10 +116,10 @@ alias Rows = vec4<f32>; // one number a row
 alias RowIndex = vec4<u32>;
 alias RowMask = vec4<bool>;
 alias Chunk = mat4x4<f32>;
-alias q_item = vec4<elem>;
-alias k_item = vec4<elem>;
-alias v_item = vec4<elem>;
-alias o_item = vec4<elem>;
+alias q_item = vec4<f32>;
+alias k_item = vec4<f32>;
+alias v_item = vec4<f32>;
+alias o_item = vec4<f32>;
 
 struct QTile {
     c0: Chunk,
@@ -190,7 +188,7 @@ fn row_of(chunk: Chunk, r: u32) -> vec4<f32> {
 }
 
 fn load_q(at: u32, column: u32) -> vec4<f32> {
-    return vec4<f32>(q[(at + column) / 4u]);
+    return q[(at + column) / 4u];
 }
 
 // Rows of Q times the scale, so that no product overflows before it is scaled.
@@ -211,7 +209,7 @@ fn tile_load_q(at: RowIndex, rows: u32, scale: f32) -> QTile {
 }
 
 fn load_k(at: u32, column: u32) -> vec4<f32> {
-    return vec4<f32>(k[(at + column) / 4u]);
+    return k[(at + column) / 4u];
 }
 
 fn chunk_dot(chunk: Chunk, x: vec4<f32>) -> Rows {
@@ -233,7 +231,7 @@ fn tile_dot_k(tile: QTile, at: u32) -> Rows {
 }
 
 fn load_v(at: u32, column: u32) -> vec4<f32> {
-    return vec4<f32>(v[(at + column) / 4u]);
+    return v[(at + column) / 4u];
 }
 
 fn tile_zero() -> OTile {
@@ -263,7 +261,7 @@ fn tile_scale_add_v(out: ptr<function, OTile>, shrink: Rows, p: Rows, live: RowM
 }
 
 fn store_o(at: u32, column: u32, x: vec4<f32>) {
-    o[(at + column) / 4u] = vec4<elem>(x);
+    o[(at + column) / 4u] = x;
 }
 
 fn tile_store_o(at: RowIndex, rows: u32, tile: OTile, factor: Rows) {

@@ -7,6 +7,7 @@
 // params: workgroups of 32
 
 alias out_elem = f32;
+alias out_item = f32;
 
 const WORKGROUP_SIZE: u32 = 32u;
 
@@ -34,7 +35,6 @@ struct Shape {
 }
 
 @group(0) @binding(0) var<uniform> shape: Shape;
-@group(0) @binding(1) var<storage, read_write> out: array<out_elem>;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn layer_norm_rows(
@@ -61,7 +61,7 @@ fn layer_norm_rows(
 
     var at = shape.out_offset + (row / shape.inner) * shape.out_outer_stride + (row % shape.inner) * shape.out_inner_stride;
     for (var i = 0u; i < shape.len; i++) {
-        out[at] = epilogue((load_element(row, i) - mean) * rstd, row, i);
+        store_out(at, epilogue((load_element(row, i) - mean) * rstd, row, i));
         at += shape.out_axis_stride;
     }
 }
@@ -80,6 +80,16 @@ fn load_element(row: u32, i: u32) -> f32 {
 // epilogue: value * gain[i] + bias[i]
 fn epilogue(value: f32, row: u32, i: u32) -> f32 {
     return value * gain[i] + bias[i];
+}
+
+// ---- store/elements.wgsl
+
+// store_out: one item of memory an element
+
+@group(0) @binding(1) var<storage, read_write> out: array<out_item>;
+
+fn store_out(at: u32, x: out_elem) {
+    out[at] = out_item(x);
 }
 
 // ---- lib/indexing.wgsl

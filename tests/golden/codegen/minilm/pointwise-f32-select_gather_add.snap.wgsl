@@ -6,7 +6,7 @@
 
 // params: workgroups of 32
 
-alias out_elem = f32;
+alias out_item = f32;
 
 const WORKGROUP_SIZE: u32 = 32u;
 
@@ -20,14 +20,14 @@ const WORKGROUP_SIZE: u32 = 32u;
 // Layout: out is contiguous.
 
 struct Shape {
-    count: u32, // elements of out
+    count: u32, // items of out: elements, or words of two
     out_offset: u32,
     dim_seq: u32,
     dim_384_seq: u32,
 }
 
 @group(0) @binding(0) var<uniform> shape: Shape;
-@group(0) @binding(1) var<storage, read_write> out: array<out_elem>;
+@group(0) @binding(1) var<storage, read_write> out: array<out_item>;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn pointwise(
