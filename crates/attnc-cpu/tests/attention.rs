@@ -84,15 +84,26 @@ fn attend(
     operands: &[ValueId],
 ) -> ValueId {
     let op = Op::Attention(Attention {
-        scale,
         score_mod,
         mask_mod,
+        ..Attention::new(scale)
     });
     case.apply(op, operands)
 }
 
 /// Attention written out in f64, without the code of either executor.
 fn by_hand(case: &Case, l: Lengths, score: impl Fn(f64, [usize; 4]) -> Option<f64>) -> Vec<f64> {
+    by_hand_with(case, l, score, |_, _| f64::NEG_INFINITY, |p, _| p)
+}
+
+/// The same with a sink a row and a function of each probability; keys without a score have probability 0.
+fn by_hand_with(
+    case: &Case,
+    l: Lengths,
+    score: impl Fn(f64, [usize; 4]) -> Option<f64>,
+    sink: impl Fn(usize, usize) -> f64,
+    weight: impl Fn(f64, [usize; 4]) -> f64,
+) -> Vec<f64> {
     let value = |name: &str| {
         let (_, t) = case.inputs.iter().find(|(n, _)| n == name).unwrap();
         t.to_f64()
@@ -104,20 +115,30 @@ fn by_hand(case: &Case, l: Lengths, score: impl Fn(f64, [usize; 4]) -> Option<f6
             let g = h / l.heads_per_kv;
             for i in 0..l.m {
                 let row = |j: usize| (b * l.n + j) * l.kv_heads + g;
-                let scores: Vec<(usize, f64)> = (0..l.n)
-                    .filter_map(|j| {
+                let scores: Vec<f64> = (0..l.n)
+                    .map(|j| {
                         let q = &q[((b * l.heads() + h) * l.m + i) * l.d..][..l.d];
                         let k = &k[row(j) * l.d..][..l.d];
                         let dot = q.iter().zip(k).map(|(x, y)| x * y).sum();
-                        score(dot, [b, h, i, j]).map(|s| (j, s))
+                        score(dot, [b, h, i, j]).unwrap_or(f64::NEG_INFINITY)
                     })
                     .collect();
-                let max = scores.iter().fold(f64::MIN, |m, s| m.max(s.1));
-                let sum: f64 = scores.iter().map(|s| (s.1 - max).exp()).sum();
+                let sink = sink(h, i);
+                let max = scores.iter().fold(f64::MIN.max(sink), |m, s| m.max(*s));
+                let sum: f64 =
+                    scores.iter().map(|s| (s - max).exp()).sum::<f64>() + (sink - max).exp();
+                let probability = |s: f64| {
+                    if sum == 0.0 {
+                        0.0
+                    } else {
+                        (s - max).exp() / sum
+                    }
+                };
                 out.extend((0..l.dv).map(|d| {
                     let weighted = scores
                         .iter()
-                        .map(|&(j, s)| (s - max).exp() / sum * v[row(j) * l.dv + d]);
+                        .enumerate()
+                        .map(|(j, &s)| weight(probability(s), [b, h, i, j]) * v[row(j) * l.dv + d]);
                     weighted.sum::<f64>()
                 }));
             }
@@ -151,6 +172,86 @@ proptest! {
             (j as i64 <= i as i64 + shift).then_some(scale * s)
         });
         assert_is(&case.oracle(masked), &hand, 1e-9);
+    }
+
+    #[test]
+    fn sinks(seed: u64, l in lengths(), shift in -40i64..40) {
+        let mut case = Case::new(seed);
+        let [q, k, v] = operands(&mut case, l);
+        let logits = case.floats("logits", &[l.heads()], 4.0);
+        let mut e = ScalarBuilder::new(Extents::new([l.batch, l.heads(), l.m].map(Dim::from).to_vec()));
+        let (h, q_idx, third) = (e.index(1), e.index(2), e.int(3));
+        let logit = e.load(3, DType::F32, vec![h]);
+        // Every third row has no sink: some rows have neither key nor sink.
+        let place = e.binary(BinaryOp::Mod, q_idx, third);
+        let zero = e.int(0);
+        let none = e.compare(CompareOp::Eq, place, zero);
+        let minus_infinity = e.float(f32::NEG_INFINITY);
+        let sink = e.select(none, minus_infinity, logit);
+        let attention = Attention {
+            mask_mod: Some(causal(l, shift)),
+            sink: Some(e.finish(sink)),
+            ..Attention::new(0.3)
+        };
+        let y = case.apply(Op::Attention(attention), &[q, k, v, logits]);
+        case.check(y, 1e-5);
+        let logits = case.inputs.iter().find(|(n, _)| n == "logits").unwrap().1.to_f64();
+        let hand = by_hand_with(
+            &case,
+            l,
+            |s, [_, _, i, j]| (j as i64 <= i as i64 + shift).then_some(0.3 * s),
+            |h, i| if i % 3 == 0 { f64::NEG_INFINITY } else { logits[h] },
+            |p, _| p,
+        );
+        assert_is(&case.oracle(y), &hand, 1e-9);
+    }
+
+    #[test]
+    fn functions_of_probabilities(seed: u64, l in lengths(), shift in -40i64..40, kind in 0usize..4) {
+        let mut case = Case::new(seed);
+        let [q, k, v] = operands(&mut case, l);
+        let keep = case.floats("keep", &[l.batch, l.n], 2.0);
+        let mut e = l.builder();
+        let (p, b, kv_idx) = (e.arg(), e.index(0), e.index(3));
+        let keep_at = e.load(3, DType::F32, vec![b, kv_idx]);
+        let root = match kind {
+            0 => e.binary(BinaryOp::Mul, p, keep_at),
+            1 => e.binary(BinaryOp::Mul, p, p),
+            // A weight also for keys that are not there.
+            2 => {
+                let tenth = e.float(0.1);
+                e.binary(BinaryOp::Add, p, tenth)
+            }
+            _ => {
+                let (limit, zero) = (e.float(0.05), e.float(0.0));
+                let high = e.compare(CompareOp::Gt, p, limit);
+                e.select(high, p, zero)
+            }
+        };
+        let attention = Attention {
+            mask_mod: Some(causal(l, shift)),
+            prob_mod: Some(e.finish(root)),
+            ..Attention::new(0.3)
+        };
+        let y = case.apply(Op::Attention(attention), &[q, k, v, keep]);
+        if kind < 3 {
+            // A threshold is not continuous: f32 and f64 may lie on either side of it.
+            case.check(y, 1e-5);
+        }
+        let keep = case.inputs.iter().find(|(n, _)| n == "keep").unwrap().1.to_f64();
+        let hand = by_hand_with(
+            &case,
+            l,
+            |s, [_, _, i, j]| (j as i64 <= i as i64 + shift).then_some(0.3 * s),
+            |_, _| f64::NEG_INFINITY,
+            |p, [b, _, _, j]| match kind {
+                0 => p * keep[b * l.n + j],
+                1 => p * p,
+                2 => p + f64::from(0.1f32),
+                _ => if p > f64::from(0.05f32) { p } else { 0.0 },
+            },
+        );
+        assert_is(&case.oracle(y), &hand, 1e-9);
     }
 
     #[test]

@@ -202,9 +202,8 @@ fn a_masked_key_never_reaches_the_result() {
     let (q_idx, kv_idx) = (e.index(2), e.index(3));
     let causal = e.compare(CompareOp::Lt, kv_idx, q_idx);
     let attention = Attention {
-        scale: 0.5,
-        score_mod: None,
         mask_mod: Some(e.finish(causal)),
+        ..Attention::new(0.5)
     };
     let y = g.apply(Op::Attention(attention), &[q, k, v]).unwrap();
     let one = |x: [f32; 2]| Tensor::f32(vec![1, 1, 2, 1], x.to_vec());

@@ -162,14 +162,9 @@ impl Builder {
         self.apply(Op::RmsNorm { axis, eps }, &[x, gain])
     }
 
-    /// Fused attention without score and mask functions; see [`Attention`] for the shapes.
+    /// Fused attention without functions; see [`Attention`] for the shapes.
     pub fn attention(&mut self, q: Value, k: Value, v: Value, scale: f64) -> Value {
-        let attention = Attention {
-            scale,
-            score_mod: None,
-            mask_mod: None,
-        };
-        self.apply(Op::Attention(attention), &[q, k, v])
+        self.apply(Op::Attention(Attention::new(scale)), &[q, k, v])
     }
 
     /// A function of each element.

@@ -73,6 +73,18 @@ impl Node {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// The expressions of its op, then its epilogue.
+    #[must_use]
+    pub fn expressions(&self) -> Vec<&ScalarExpr> {
+        let mut all = match &self.op {
+            Op::Map { expr, .. } => vec![expr],
+            Op::Attention(attention) => attention.functions().map(|(_, expr)| expr).collect(),
+            _ => Vec::new(),
+        };
+        all.extend(&self.epilogue);
+        all
+    }
 }
 
 /// A typed dataflow graph with named inputs and outputs.

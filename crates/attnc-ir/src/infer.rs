@@ -547,12 +547,14 @@ fn attention_type(attention: &Attention, operands: &[&TensorType]) -> Result<Ten
         q.shape[2].clone(),
         k.shape[2].clone(),
     ];
-    for (name, expr, wanted) in [
-        ("score_mod", &attention.score_mod, DType::F32),
-        ("mask_mod", &attention.mask_mod, DType::Bool),
-    ] {
-        let Some(expr) = expr else { continue };
-        check_expr(name, expr, &extents, operands, wanted)?;
+    for (name, expr) in attention.functions() {
+        let (axes, wanted) = match name {
+            "mask_mod" => (4, DType::Bool),
+            // One logit for all keys of a row.
+            "sink" => (3, DType::F32),
+            _ => (4, DType::F32),
+        };
+        check_expr(name, expr, &extents[..axes], operands, wanted)?;
     }
     Ok(TensorType {
         dtype: q.dtype,

@@ -4,7 +4,7 @@
 //! * [`Builder`]: graphs written in Rust.
 //! * [`Graph`], [`Node`], [`Op`]: single-assignment values; each node has one result.
 //! * [`TensorType`], [`DType`], [`Dim`]: types; lengths are polynomials over run-time symbols.
-//! * [`scalar`]: pointwise kernels, epilogues, `score_mod` and `mask_mod` are one type.
+//! * [`scalar`]: pointwise kernels, epilogues and the functions of [`Attention`] are one type.
 //! * [`infer`]: the type of a result from its operands.
 //! * [`text`]: the text form, which reads back to the same graph.
 //! * [`verify`](fn@verify): whether a graph keeps every rule that passes and backends rely on.
@@ -17,6 +17,7 @@ pub mod scalar;
 pub mod text;
 pub mod verify;
 
+mod attention;
 mod builder;
 mod diagnostic;
 mod dtype;
@@ -25,12 +26,13 @@ mod op;
 mod render;
 mod tensor;
 
+pub use attention::Attention;
 pub use builder::{Builder, Value};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use dim::{Atom, Dim, DimError, Extents};
 pub use dtype::DType;
 pub use graph::{Graph, Node, ValueId};
-pub use op::{Attention, BinaryOp, CompareOp, Conv, Op, PadMode, ReduceOp, UnaryOp};
+pub use op::{BinaryOp, CompareOp, Conv, Op, PadMode, ReduceOp, UnaryOp};
 pub use render::{render_diagnostics, render_graph_diagnostics};
 pub use tensor::{Shape, SharedBytes, TensorData, TensorType};
 pub use verify::verify;

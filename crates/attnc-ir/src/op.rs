@@ -5,7 +5,7 @@
 //! the batch axes of `matmul` broadcast as in NumPy.
 
 use crate::scalar::ScalarExpr;
-use crate::{DType, Dim, Shape, TensorData};
+use crate::{Attention, DType, Dim, Shape, TensorData};
 
 /// What a node computes. Operands are listed in each comment in order.
 #[derive(Debug, Clone, PartialEq)]
@@ -163,25 +163,6 @@ pub struct Conv {
     pub pads_after: Vec<usize>,
     /// Channel groups.
     pub groups: usize,
-}
-
-/// Fused attention: `softmax(score_mod(scale * q kᵀ), mask_mod) v`, one pass over the keys.
-///
-/// Shapes: `q [B, H, M, D]`, `k [B, H_kv, N, D]`, `v [B, H_kv, N, Dv]` with `H = heads_per_kv * H_kv`; the
-/// result is `[B, H, M, Dv]`. Rank is always 4. Both expressions are over `b = d0, h = d1, q_idx = d2,
-/// kv_idx = d3` with extents `B, H, M, N`; their loads refer to operands 3 and later.
-///
-/// Where `mask_mod` is false there is *no key*; a row without a key gives zeros. A causal mask is a
-/// `mask_mod`, so the corner it is aligned to is always written out. Dao 2023, arXiv:2307.08691; the
-/// two functions are FlexAttention's (arXiv:2412.05496).
-#[derive(Debug, Clone, PartialEq)]
-pub struct Attention {
-    /// Factor on the product, as the source has it; never assumed.
-    pub scale: f64,
-    /// f32 from the scaled score (`arg 0`) and the indices; `None` is the identity.
-    pub score_mod: Option<ScalarExpr>,
-    /// bool from the indices: true = attend; `None` is always true.
-    pub mask_mod: Option<ScalarExpr>,
 }
 
 /// Where padding takes its values from.

@@ -111,11 +111,7 @@ fn storage(of: &str, order: &[usize]) -> Graph {
 
 /// Code, what is broken, the graph.
 fn broken() -> Vec<(&'static str, &'static str, Graph)> {
-    let plain = Attention {
-        scale: 0.5,
-        score_mod: None,
-        mask_mod: None,
-    };
+    let plain = Attention::new(0.5);
     let double = |e: &mut ScalarBuilder| {
         let (acc, two) = (e.arg(), e.float(2.0));
         e.binary(BinaryOp::Mul, acc, two)

@@ -62,6 +62,10 @@ impl Lowerer<'_> {
         attention: &Attention,
         problem: Problem,
     ) -> Result<(), Diagnostic> {
+        if attention.sink.is_some() || attention.prob_mod.is_some() {
+            let message = "no kernel for a sink or prob_mod yet; run it on the CPU";
+            return Err(Diagnostic::error("unsupported", message));
+        }
         let operands = self.graph.ty(self.graph.node(value).operands()[0]).dtype;
         let result = self.buffer(value)?;
         let Problem { sizes, .. } = &problem;

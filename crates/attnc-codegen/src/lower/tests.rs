@@ -125,9 +125,8 @@ fn attend(g: &mut Graph, q: ValueId, k: ValueId, v: ValueId, mask: Option<ValueI
     let mut extents = g.ty(q).shape[..3].to_vec();
     extents.push(g.ty(k).shape[2].clone());
     let op = Op::Attention(Attention {
-        scale: 0.25,
-        score_mod: None,
         mask_mod: mask.map(|_| padding(&extents)),
+        ..Attention::new(0.25)
     });
     let operands: Vec<_> = [q, k, v].into_iter().chain(mask).collect();
     let o = g.apply(op, &operands).unwrap();
@@ -457,9 +456,9 @@ fn masks_and_scores_print_as_their_models_do() {
     let v = g.add_input("v", f32s(&["B", "H", "N", "10"]));
     let slopes = g.add_input("slopes", f32s(&["H"]));
     let op = Op::Attention(Attention {
-        scale: 1.0,
         score_mod: Some(alibi),
         mask_mod: Some(causal),
+        ..Attention::new(1.0)
     });
     let o = g.apply(op, &[q, k, v, slopes]).unwrap();
     g.add_output("o", o);

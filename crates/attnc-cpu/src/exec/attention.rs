@@ -5,8 +5,11 @@
 //! `l` and `acc` down. At the end `O = acc / l`. Online softmax: Milakov and Gimelshein 2018
 //! (arXiv:1805.02867); blocks: Dao 2023 (arXiv:2307.08691), algorithm 1.
 //!
+//! A sink is where `m` and `l` start. `prob_mod` is applied to the block before it meets V; where it is not
+//! homogeneous it needs the final `m` and `l`, and the keys are walked twice.
+//!
 //! A key is there where `mask_mod` is true and its score is not -inf. A block of keys that is not there for
-//! any query is skipped. Where a value is not finite, keys that are not there are left out one by one
+//! any query is skipped, unless `prob_mod` gives such keys a weight. Where a value is not finite, keys that are not there are left out one by one
 //! instead of being multiplied by 0. A row without a key gives zeros.
 
 use super::gemm::{Mat, MatMut, Threads, gemm};
@@ -30,6 +33,14 @@ pub(crate) struct Attention {
     pub(crate) score_mod: Option<Tape>,
     /// Whether the key is there.
     pub(crate) mask_mod: Option<Tape>,
+    /// The logit of a key whose value is zero, over `b, h, q_idx`.
+    pub(crate) sink: Option<Tape>,
+    /// What a value counts, from its probability and the index.
+    pub(crate) prob_mod: Option<Tape>,
+    /// Whether `prob_mod` may be applied before the sum is known.
+    pub(crate) weighs_before_sum: bool,
+    /// Whether keys that are not there have weight 0.
+    pub(crate) skips_absent: bool,
 }
 
 impl Attention {
@@ -115,6 +126,8 @@ struct Buffers {
     l: [f32; BLOCK_M],
     score_mod: Option<Scratch>,
     mask_mod: Option<Scratch>,
+    sink: Option<Scratch>,
+    prob_mod: Option<Scratch>,
 }
 
 impl Buffers {
@@ -127,6 +140,42 @@ impl Buffers {
             l: [0.0; BLOCK_M],
             score_mod: attention.score_mod.as_ref().map(Scratch::new),
             mask_mod: attention.mask_mod.as_ref().map(Scratch::new),
+            sink: attention.sink.as_ref().map(Scratch::new),
+            prob_mod: attention.prob_mod.as_ref().map(Scratch::new),
+        }
+    }
+
+    /// Turns the scores of a row into `exp(score - m)` with the new running maximum, and gives the factor by
+    /// which what was accumulated before counts.
+    fn online(&mut self, row: usize, keys: usize) -> f32 {
+        let scores = &mut self.scores[row * BLOCK_N..][..keys];
+        let (m, l) = (&mut self.m[row], &mut self.l[row]);
+        let block_max = rows::max(scores);
+        let new = if block_max > *m || block_max.is_nan() {
+            block_max
+        } else {
+            *m
+        };
+        if new == f32::NEG_INFINITY {
+            scores.fill(0.0);
+            return 1.0;
+        }
+        let factor = if new == *m { 1.0 } else { math::exp(*m - new) };
+        for score in scores.iter_mut() {
+            *score = math::exp(*score - new);
+        }
+        *l = *l * factor + rows::sum(scores, |p| p);
+        *m = new;
+        factor
+    }
+
+    /// Turns the scores of a row into probabilities; `m` and `l` are final.
+    fn probabilities(&mut self, row: usize, keys: usize) {
+        let scores = &mut self.scores[row * BLOCK_N..][..keys];
+        let (m, l) = (self.m[row], self.l[row]);
+        for score in scores {
+            let live = *score != f32::NEG_INFINITY;
+            *score = if live { math::exp(*score - m) / l } else { 0.0 };
         }
     }
 }
@@ -161,27 +210,86 @@ impl Call<'_> {
         let [_, kv_heads, keys, width] = shape(&self.operands[2]);
         let queries = out.len() / width;
         self.load_queries([b, h, first_query], queries, depth, &mut buffers.q);
-        buffers.m.fill(f32::NEG_INFINITY);
-        buffers.l.fill(0.0);
-        for first_key in (0..keys).step_by(BLOCK_N) {
-            let block = Block {
-                b,
-                h,
-                kv_head: h / (heads / kv_heads),
-                first_query,
-                queries,
-                first_key,
-                keys: BLOCK_N.min(keys - first_key),
-            };
+        self.start([b, h, first_query], queries, buffers)?;
+        let blocks = (0..keys).step_by(BLOCK_N).map(|first_key| Block {
+            b,
+            h,
+            kv_head: h / (heads / kv_heads),
+            first_query,
+            queries,
+            first_key,
+            keys: BLOCK_N.min(keys - first_key),
+        });
+        if !self.attention.weighs_before_sum {
+            return self.two_walks(blocks, depth, out, buffers);
+        }
+        for block in blocks {
             if self.masks(block, buffers)? {
                 self.scores(block, depth, buffers)?;
-                self.accumulate(block, out, buffers);
+                let literal = self.count_live(block, buffers);
+                for (n, acc) in out.chunks_exact_mut(width).enumerate() {
+                    let shrink = buffers.online(n, block.keys);
+                    if shrink != 1.0 {
+                        acc.iter_mut().for_each(|o| *o *= shrink);
+                    }
+                }
+                self.weigh(block, buffers)?;
+                self.accumulate(block, literal, out, buffers);
             }
         }
         for (row, l) in out.chunks_exact_mut(width).zip(buffers.l) {
             // A row without a key has neither sum nor accumulator.
             let scale = if l == 0.0 { 0.0 } else { 1.0 / l };
             row.iter_mut().for_each(|o| *o *= scale);
+        }
+        Ok(())
+    }
+
+    /// Where `m` and `l` start: with no key, or with the sink.
+    fn start(
+        &self,
+        first: [usize; 3],
+        queries: usize,
+        buffers: &mut Buffers,
+    ) -> Result<(), OutOfRange> {
+        buffers.m.fill(f32::NEG_INFINITY);
+        buffers.l.fill(0.0);
+        if let (Some(sink), Some(scratch)) = (&self.attention.sink, &mut buffers.sink) {
+            let sinks = bytemuck::cast_slice_mut(&mut buffers.m[..queries]);
+            sink.row(scratch, self.operands, &first, sinks, false)?;
+            for (l, m) in buffers.l.iter_mut().zip(buffers.m) {
+                *l = if m == f32::NEG_INFINITY { 0.0 } else { 1.0 };
+            }
+        }
+        Ok(())
+    }
+
+    /// First the maximum and sum of each row, then the probabilities, their weights and the product with V.
+    fn two_walks(
+        &self,
+        blocks: impl Iterator<Item = Block> + Clone,
+        depth: usize,
+        out: &mut [f32],
+        buffers: &mut Buffers,
+    ) -> Result<(), OutOfRange> {
+        for block in blocks.clone() {
+            if self.masks(block, buffers)? {
+                self.scores(block, depth, buffers)?;
+                for n in 0..block.queries {
+                    buffers.online(n, block.keys);
+                }
+            }
+        }
+        for block in blocks {
+            if self.masks(block, buffers)? || !self.attention.skips_absent {
+                self.scores(block, depth, buffers)?;
+                let literal = self.count_live(block, buffers);
+                for n in 0..block.queries {
+                    buffers.probabilities(n, block.keys);
+                }
+                self.weigh(block, buffers)?;
+                self.accumulate(block, literal, out, buffers);
+            }
         }
         Ok(())
     }
@@ -258,30 +366,52 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Brings `m`, `l` and the accumulator in `out` up to date with the scores of a block.
-    fn accumulate(&self, block: Block, out: &mut [f32], buffers: &mut Buffers) {
-        let v = &self.operands[2];
-        let [_, kv_heads, keys, width] = shape(v);
+    /// Whether keys of the block must be left out one by one, and then which are there, into `live`.
+    fn count_live(&self, block: Block, buffers: &mut Buffers) -> bool {
+        let [_, kv_heads, keys, _] = shape(&self.operands[2]);
         let v_block = (block.b * kv_heads + block.kv_head) * keys.div_ceil(BLOCK_N)
             + block.first_key / BLOCK_N;
         let literal = self.not_finite.get(v_block).copied().unwrap_or(false);
-        for n in 0..block.queries {
-            let row = &mut buffers.scores[n * BLOCK_N..][..block.keys];
-            if literal {
-                for (live, score) in buffers.live[n * BLOCK_N..].iter_mut().zip(&*row) {
-                    *live = u32::from(*score != f32::NEG_INFINITY);
+        if literal {
+            let skips = self.attention.skips_absent;
+            for (live, score) in buffers.live.iter_mut().zip(&buffers.scores) {
+                *live = u32::from(!skips || *score != f32::NEG_INFINITY);
+            }
+        }
+        literal
+    }
+
+    /// The probabilities of a block through `prob_mod`.
+    fn weigh(&self, block: Block, buffers: &mut Buffers) -> Result<(), OutOfRange> {
+        let (Some(prob_mod), Some(scratch)) = (&self.attention.prob_mod, &mut buffers.prob_mod)
+        else {
+            return Ok(());
+        };
+        let rows = buffers.scores.chunks_mut(BLOCK_N).take(block.queries);
+        for (n, row) in rows.enumerate() {
+            let row = &mut row[..block.keys];
+            let mut p = [0.0; BLOCK_N];
+            p[..block.keys].copy_from_slice(row);
+            let index = [block.b, block.h, block.first_query + n, block.first_key];
+            let lanes = bytemuck::cast_slice_mut(row);
+            prob_mod.row(scratch, self.operands, &index, lanes, true)?;
+            if self.attention.skips_absent {
+                // Also where data that `prob_mod` reads is infinite.
+                for (weight, p) in row.iter_mut().zip(p) {
+                    *weight = if p == 0.0 { 0.0 } else { *weight };
                 }
             }
-            let m = online(row, &mut buffers.m[n], &mut buffers.l[n]);
-            if m != 1.0 {
-                let acc = &mut out[n * width..(n + 1) * width];
-                acc.iter_mut().for_each(|o| *o *= m);
-            }
         }
+        Ok(())
+    }
+
+    /// `acc += weights V` over the keys of a block.
+    fn accumulate(&self, block: Block, literal: bool, out: &mut [f32], buffers: &Buffers) {
         if literal {
-            self.accumulate_literally(block, out, buffers);
-            return;
+            return self.accumulate_literally(block, out, buffers);
         }
+        let v = &self.operands[2];
+        let width = v.layout.shape[3];
         let at = [block.b, block.kv_head, block.first_key, 0];
         let strides = [v.layout.strides[2], v.layout.strides[3]];
         let values = Mat::new(
@@ -300,7 +430,7 @@ impl Call<'_> {
         gemm(acc, true, p, values, Threads::One);
     }
 
-    /// `acc += P V` over the keys that are there only.
+    /// `acc += weights V` over the keys that are there only.
     fn accumulate_literally(&self, block: Block, out: &mut [f32], buffers: &Buffers) {
         let v = &self.operands[2];
         let stride = v.layout.strides[3];
@@ -318,26 +448,4 @@ impl Call<'_> {
             }
         }
     }
-}
-
-/// Turns the scores of a row into `exp(score - m)` with the new running maximum, and gives the factor by
-/// which what was accumulated before counts.
-fn online(row: &mut [f32], m: &mut f32, l: &mut f32) -> f32 {
-    let block_max = rows::max(row);
-    let new = if block_max > *m || block_max.is_nan() {
-        block_max
-    } else {
-        *m
-    };
-    if new == f32::NEG_INFINITY {
-        row.fill(0.0);
-        return 1.0;
-    }
-    let factor = if new == *m { 1.0 } else { math::exp(*m - new) };
-    for score in row.iter_mut() {
-        *score = math::exp(*score - new);
-    }
-    *l = *l * factor + rows::sum(row, |p| p);
-    *m = new;
-    factor
 }

@@ -315,17 +315,21 @@ impl Planner<'_> {
         let operands = self.program.graph.node(id).operands();
         let mut extents = self.bound.shape(operands[0]).to_vec();
         extents[3] = self.bound.shape(operands[1])[2];
-        let tape = |expr: &Option<ScalarExpr>| {
+        let tape = |expr: &Option<ScalarExpr>, axes: usize| {
             expr.as_ref()
-                .map(|e| self.tape(id, e, &extents, false))
+                .map(|e| self.tape(id, e, &extents[..axes], false))
                 .transpose()
         };
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = attention.scale as f32;
         Ok(Attention {
             scale,
-            score_mod: tape(&attention.score_mod)?,
-            mask_mod: tape(&attention.mask_mod)?,
+            score_mod: tape(&attention.score_mod, 4)?,
+            mask_mod: tape(&attention.mask_mod, 4)?,
+            sink: tape(&attention.sink, 3)?,
+            prob_mod: tape(&attention.prob_mod, 4)?,
+            weighs_before_sum: attention.weighs_before_sum(),
+            skips_absent: attention.skips_absent_keys(),
         })
     }
 

@@ -8,18 +8,20 @@ use attnc_ir::Attention;
 use attnc_ir::scalar::ScalarExpr;
 use rayon::prelude::*;
 
-/// `softmax(score_mod(scale * q kᵀ), mask_mod) v`. A key is there where `mask_mod` is true and its score is not
-/// -inf; only such keys are looked at, so NaN elsewhere never reaches the result. A row without a key gives
-/// zeros.
+/// `prob_mod(softmax(score_mod(scale * q kᵀ), mask_mod)) v`, with the sink as one more logit of the softmax. A key
+/// is there where `mask_mod` is true and its score is not -inf; only such keys are looked at, so NaN elsewhere
+/// never reaches the result, unless `prob_mod` gives keys that are not there a weight. A row without a key
+/// gives zeros.
 pub(super) fn attention(at: &At<'_>, attention: &Attention) -> Result<Vec<f64>, ExecError> {
     let (k, v) = (at.operands[1], at.operands[2]);
-    let score_mod = bind_mod(at, attention.score_mod.as_ref())?;
-    let mask_mod = bind_mod(at, attention.mask_mod.as_ref())?;
     let row = Row {
         at,
         scale: attention.scale,
-        score_mod,
-        mask_mod,
+        score_mod: bind_mod(at, attention.score_mod.as_ref())?,
+        mask_mod: bind_mod(at, attention.mask_mod.as_ref())?,
+        sink: bind_mod(at, attention.sink.as_ref())?,
+        prob_mod: bind_mod(at, attention.prob_mod.as_ref())?,
+        skips_absent: attention.skips_absent_keys(),
     };
     let mut out = vec![0.0; at.shape.iter().product()];
     let width = v.shape[3];
@@ -47,6 +49,10 @@ struct Row<'a> {
     scale: f64,
     score_mod: Option<BoundExpr<'a>>,
     mask_mod: Option<BoundExpr<'a>>,
+    sink: Option<BoundExpr<'a>>,
+    prob_mod: Option<BoundExpr<'a>>,
+    /// Whether a key that is not there has weight 0 after `prob_mod`.
+    skips_absent: bool,
 }
 
 impl Row<'_> {
@@ -57,36 +63,71 @@ impl Row<'_> {
         let (b, h, q_idx) = (n / queries / heads, n / queries % heads, n % queries);
         let (kv_heads, keys, width) = (k.shape[1], k.shape[2], v.shape[3]);
         let kv_head = b * kv_heads + h / (heads / kv_heads);
-        let live = self.scores([b, h, q_idx], n, kv_head * keys)?;
-        let max = live.iter().fold(f64::NEG_INFINITY, |m, (_, s)| m.max(*s));
-        let sum: f64 = live.iter().map(|(_, s)| (s - max).exp()).sum();
-        for (key, score) in live {
-            let p = (score - max).exp() / sum;
+        let scores = self.scores([b, h, q_idx], n, kv_head * keys)?;
+        let sink = self.sink([b, h, q_idx])?;
+        let max = scores.iter().flatten().fold(sink, |m, s| m.max(*s));
+        // Neither a sink of -inf nor a key that is not there is part of the sum.
+        let exp = |s: f64| {
+            if s == f64::NEG_INFINITY {
+                0.0
+            } else {
+                (s - max).exp()
+            }
+        };
+        let sum = exp(sink) + scores.iter().flatten().map(|s| exp(*s)).sum::<f64>();
+        for (key, score) in scores.into_iter().enumerate() {
+            let p = match score {
+                Some(score) => exp(score) / sum,
+                None if self.skips_absent => continue,
+                None => 0.0,
+            };
+            let weight = self.weight(p, [b, h, q_idx, key])?;
             let start = (kv_head * keys + key) * width;
             for (o, x) in out.iter_mut().zip(&v.data[start..start + width]) {
-                *o += p * x;
+                *o += weight * x;
             }
         }
         Ok(())
     }
 
-    /// The keys that are there, with their scores.
+    /// The logit of the key whose value is zero; -inf where there is none.
+    fn sink(&self, index: [usize; 3]) -> Result<f64, OutOfRange> {
+        let Some(sink) = &self.sink else {
+            return Ok(f64::NEG_INFINITY);
+        };
+        sink.eval(&index.map(to_i64), 0.0, &|operand, _, index: &[i64]| {
+            load(self.at.operands[operand], index)
+        })
+    }
+
+    /// What the value of a key of probability `p` counts.
+    fn weight(&self, p: f64, index: [usize; 4]) -> Result<f64, OutOfRange> {
+        let Some(prob_mod) = &self.prob_mod else {
+            return Ok(p);
+        };
+        prob_mod.eval(&index.map(to_i64), p, &|operand, _, index: &[i64]| {
+            load(self.at.operands[operand], index)
+        })
+    }
+
+    /// The score of each key; `None` where the key is not there.
     fn scores(
         &self,
         [b, h, q_idx]: [usize; 3],
         q_row: usize,
         first_k_row: usize,
-    ) -> Result<Vec<(usize, f64)>, OutOfRange> {
+    ) -> Result<Vec<Option<f64>>, OutOfRange> {
         let (q, k) = (self.at.operands[0], self.at.operands[1]);
         let (depth, keys) = (q.shape[3], k.shape[2]);
         let elements = |operand: usize, _, index: &[i64]| load(self.at.operands[operand], index);
         let q_row = &q.data[q_row * depth..(q_row + 1) * depth];
-        let mut live = Vec::with_capacity(keys);
+        let mut scores = Vec::with_capacity(keys);
         for key in 0..keys {
-            let index = [b, h, q_idx, key].map(|i| i64::try_from(i).unwrap_or(i64::MAX));
+            let index = [b, h, q_idx, key].map(to_i64);
             if let Some(mask) = &self.mask_mod
                 && mask.eval(&index, 0.0, &elements)? == 0.0
             {
+                scores.push(None);
                 continue;
             }
             let start = (first_k_row + key) * depth;
@@ -96,10 +137,12 @@ impl Row<'_> {
             if let Some(score_mod) = &self.score_mod {
                 score = score_mod.eval(&index, score, &elements)?;
             }
-            if score != f64::NEG_INFINITY {
-                live.push((key, score));
-            }
+            scores.push(Some(score).filter(|s| *s != f64::NEG_INFINITY));
         }
-        Ok(live)
+        Ok(scores)
     }
+}
+
+fn to_i64(i: usize) -> i64 {
+    i64::try_from(i).unwrap_or(i64::MAX)
 }

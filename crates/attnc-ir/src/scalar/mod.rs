@@ -24,6 +24,7 @@
 //! Integer arithmetic over indices and lengths is one polynomial ([`Scalar::Int`]) as far as it can be, so
 //! that comparing, cancelling and proving bounds are arithmetic rather than pattern matching.
 
+mod argument;
 mod builder;
 pub mod eval;
 mod of_node;

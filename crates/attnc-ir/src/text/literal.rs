@@ -144,13 +144,10 @@ pub(super) fn inline_text(graph: &Graph, id: ValueId) -> Option<(DType, String)>
 
 /// Whether an expression of the node loads the value, which then needs a name.
 fn is_loaded(node: &Node, value: ValueId) -> bool {
-    let of_op = match &node.op {
-        Op::Map { expr, .. } => [Some(expr), None],
-        Op::Attention(a) => [a.score_mod.as_ref(), a.mask_mod.as_ref()],
-        _ => [None, None],
-    };
-    let expressions = of_op.into_iter().flatten().chain(&node.epilogue);
-    let mut loaded = expressions.flat_map(ScalarExpr::loaded_operands);
+    let mut loaded = node
+        .expressions()
+        .into_iter()
+        .flat_map(ScalarExpr::loaded_operands);
     loaded.any(|n| node.operands().get(n) == Some(&value))
 }
 

@@ -183,21 +183,21 @@ impl Parser<'_> {
 
     fn attention(&mut self, a: &mut Attributes, scope: &Scope) -> Read<Op> {
         let scale = self.required(a, "scale", Self::double)?;
-        let mask = Scope {
-            captured_from: 3,
-            attention: true,
-            ..scope.clone()
+        let mut function = |name| {
+            let scope = Scope {
+                captured_from: 3,
+                attention: true,
+                arg: Attention::argument(name),
+                ..scope.clone()
+            };
+            self.optional(a, name, |p| p.expression(&scope))
         };
-        let score = Scope {
-            arg: Some("score"),
-            ..mask.clone()
-        };
-        let score_mod = self.optional(a, "score_mod", |p| p.expression(&score))?;
-        let mask_mod = self.optional(a, "mask_mod", |p| p.expression(&mask))?;
         Ok(Op::Attention(Attention {
             scale,
-            score_mod,
-            mask_mod,
+            score_mod: function("score_mod")?,
+            mask_mod: function("mask_mod")?,
+            sink: function("sink")?,
+            prob_mod: function("prob_mod")?,
         }))
     }
 }

@@ -4,7 +4,7 @@ use super::literal::{self, implied_dtype, inline_text};
 use super::names::{quoted, sigil_name};
 use crate::scalar::ScalarExpr;
 use crate::scalar::print::Names;
-use crate::{DType, Dim, Graph, Node, Op, PadMode, ValueId};
+use crate::{Attention, DType, Dim, Graph, Node, Op, PadMode, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
@@ -269,11 +269,9 @@ impl Writer<'_> {
             }
             Op::Attention(attention) => {
                 self.attribute("scale", double(attention.scale));
-                if let Some(expr) = &attention.score_mod {
-                    self.attribute("score_mod", self.expression(node, expr, true, "score"));
-                }
-                if let Some(expr) = &attention.mask_mod {
-                    self.attribute("mask_mod", self.expression(node, expr, true, "score"));
+                for (name, expr) in attention.functions() {
+                    let arg = Attention::argument(name).unwrap_or("arg");
+                    self.attribute(name, self.expression(node, expr, true, arg));
                 }
             }
             Op::Map { expr, .. } => {

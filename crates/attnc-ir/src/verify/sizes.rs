@@ -1,6 +1,5 @@
 //! Sizes that can be worked with, and the lengths they are made of.
 
-use super::types::expressions;
 use crate::scalar::{Scalar, ScalarExpr};
 use crate::{Atom, Diagnostic, Dim, Graph, Node, Op, TensorType};
 use std::collections::BTreeSet;
@@ -116,7 +115,7 @@ fn attribute_dims(op: &Op) -> Vec<&Dim> {
 pub(super) fn check_lengths(node: &Node, known: &BTreeSet<String>, out: &mut Vec<Diagnostic>) {
     let mut dims = attribute_dims(&node.op);
     dims.extend(&node.ty.shape);
-    let ints = expressions(node).into_iter().flat_map(ScalarExpr::nodes);
+    let ints = node.expressions().into_iter().flat_map(ScalarExpr::nodes);
     let ints = ints.filter_map(|n| {
         if let Scalar::Int(d) = n {
             Some(d)
@@ -146,7 +145,7 @@ pub(super) fn check_lengths(node: &Node, known: &BTreeSet<String>, out: &mut Vec
         .flat_map(|d| d.symbols())
         .map(|s| s.to_string())
         .collect();
-    symbols.extend(expressions(node).into_iter().flat_map(ScalarExpr::symbols));
+    symbols.extend(node.expressions().into_iter().flat_map(ScalarExpr::symbols));
     for name in symbols {
         if !is_length_name(&name) {
             out.push(

@@ -1,7 +1,7 @@
 //! Types and expressions against the operands.
 
-use crate::scalar::{Scalar, ScalarExpr};
-use crate::{DType, Diagnostic, Node, Op, TensorType, infer};
+use crate::scalar::Scalar;
+use crate::{Attention, DType, Diagnostic, Node, Op, TensorType, infer};
 
 pub(super) fn check_type(node: &Node, operands: &[&TensorType], out: &mut Vec<Diagnostic>) {
     let most = node.op.arity().1;
@@ -58,15 +58,17 @@ pub(super) fn check_type(node: &Node, operands: &[&TensorType], out: &mut Vec<Di
 
 /// What [`infer::check_expr`] leaves open: types of loads and their indices, and where an argument is.
 fn check_loads(node: &Node, operands: &[&TensorType], out: &mut Vec<Diagnostic>) {
-    if let Op::Attention(a) = &node.op
-        && a.mask_mod.as_ref().is_some_and(ScalarExpr::uses_arg)
-    {
-        out.push(Diagnostic::error(
-            "bad-expression",
-            "mask_mod uses the score, but a mask depends on indices and loads only",
-        ));
+    if let Op::Attention(a) = &node.op {
+        for (name, expr) in a.functions() {
+            if Attention::argument(name).is_none() && expr.uses_arg() {
+                out.push(Diagnostic::error(
+                    "bad-expression",
+                    format!("{name} uses the score, but depends on indices and loads only"),
+                ));
+            }
+        }
     }
-    for expr in expressions(node) {
+    for expr in node.expressions() {
         for (id, scalar) in expr.ids().zip(expr.nodes()) {
             let Scalar::Load { operand, index } = scalar else {
                 continue;
@@ -99,14 +101,4 @@ fn check_loads(node: &Node, operands: &[&TensorType], out: &mut Vec<Diagnostic>)
             }
         }
     }
-}
-
-/// The expressions of a node: of its op, and its epilogue.
-pub(super) fn expressions(node: &Node) -> Vec<&ScalarExpr> {
-    let of_op = match &node.op {
-        Op::Map { expr, .. } => [Some(expr), None],
-        Op::Attention(a) => [a.score_mod.as_ref(), a.mask_mod.as_ref()],
-        _ => [None, None],
-    };
-    of_op.into_iter().flatten().chain(&node.epilogue).collect()
 }

@@ -411,11 +411,18 @@ fn attention(g: &mut Graph, dtype: DType, choices: &mut Choices) -> Option<Value
             .then(|| expression(choices, &extents, &types, &captured, wanted, arg))
     };
     let (score_mod, mask_mod) = (make(DType::F32, true), make(DType::Bool, false));
+    let prob_mod = make(DType::F32, true);
+    let rows = Extents::new(vec![dim("B"), dim("4"), dim("S")]);
+    let sink = choices
+        .chance(2)
+        .then(|| expression(choices, &rows, &types, &captured, DType::F32, false));
     g.apply(
         Op::Attention(Attention {
-            scale: 0.17677669529663687,
             score_mod,
             mask_mod,
+            sink,
+            prob_mod,
+            ..Attention::new(0.17677669529663687)
         }),
         &operands,
     )

@@ -216,9 +216,9 @@ impl Mods {
         scale: f64,
     ) -> OpResult<Value> {
         let op = Op::Attention(Attention {
-            scale,
             score_mod: self.score.map(|root| self.e.finish(root)),
             mask_mod: self.mask.map(|root| self.e.finish(root)),
+            ..Attention::new(scale)
         });
         let mut args = vec![q, k, v];
         args.extend(&self.captured);

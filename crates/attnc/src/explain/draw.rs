@@ -93,11 +93,7 @@ fn node_box(graph: &Graph, id: ValueId) -> (String, Kind, Vec<String>) {
         lines.extend(node.origin.first().cloned());
     }
     if let Op::Attention(attention) = &node.op {
-        let mods = [
-            ("score_mod", attention.score_mod.is_some()),
-            ("mask_mod", attention.mask_mod.is_some()),
-        ];
-        let mods: Vec<_> = mods.iter().filter(|m| m.1).map(|m| m.0).collect();
+        let mods: Vec<_> = attention.functions().map(|(name, _)| name).collect();
         lines.push(
             format!("scale {} {}", attention.scale, mods.join(" "))
                 .trim_end()

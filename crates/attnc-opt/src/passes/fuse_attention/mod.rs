@@ -94,12 +94,7 @@ fn build(graph: &mut Graph, found: &structure::Structure) -> Result<ValueId, Dia
     let mods = mods::split(graph, found, inputs.scale);
     let mut all = vec![inputs.q, inputs.k, inputs.v];
     all.extend(&mods.captured);
-    let attention = Attention {
-        scale: mods.scale,
-        score_mod: mods.score_mod,
-        mask_mod: mods.mask_mod,
-    };
-    let fused = graph.apply(Op::Attention(attention), &all)?;
+    let fused = graph.apply(Op::Attention(mods.attention), &all)?;
     let origins = [found.score, Some(found.node), found.sum];
     graph.node_mut(fused).origin = origins
         .into_iter()
@@ -119,17 +114,14 @@ fn describe(graph: &Graph, fused: ValueId) -> String {
     };
     let operand = |n: usize| format!("%{}", graph.node(node.operands()[n]).name());
     let index = |n: u32| ["b", "h", "q_idx", "kv_idx"][n as usize].to_owned();
-    let names = Names {
-        operand: &operand,
-        index: &index,
-        arg: "score",
-    };
     let mut text = format!("one attention: scale = {}", attention.scale);
-    if let Some(expr) = &attention.score_mod {
-        text.push_str(&format!(", score_mod = {{ {} }}", expr.to_text(&names)));
-    }
-    if let Some(expr) = &attention.mask_mod {
-        text.push_str(&format!(", mask_mod = {{ {} }}", expr.to_text(&names)));
+    for (name, expr) in attention.functions() {
+        let names = Names {
+            operand: &operand,
+            index: &index,
+            arg: Attention::argument(name).unwrap_or("arg"),
+        };
+        text.push_str(&format!(", {name} = {{ {} }}", expr.to_text(&names)));
     }
     let (q, k) = (graph.ty(node.operands()[0]), graph.ty(node.operands()[1]));
     if q.shape[1] != k.shape[1] {

@@ -13,13 +13,11 @@ use super::operands::batch_and_heads;
 use super::structure::Structure;
 use attnc_ir::layout::source_index;
 use attnc_ir::scalar::{ExprId, Scalar, ScalarBuilder, ScalarExpr};
-use attnc_ir::{BinaryOp, CompareOp, Dim, Extents, Graph, Op, UnaryOp, ValueId};
+use attnc_ir::{Attention, BinaryOp, CompareOp, Dim, Extents, Graph, Op, UnaryOp, ValueId};
 
-/// The two functions and what they load, from operand 3 on.
+/// An attention's functions and what they load, from operand 3 on.
 pub(crate) struct Mods {
-    pub(crate) scale: f64,
-    pub(crate) score_mod: Option<ScalarExpr>,
-    pub(crate) mask_mod: Option<ScalarExpr>,
+    pub(crate) attention: Attention,
     pub(crate) captured: Vec<ValueId>,
 }
 
@@ -52,7 +50,14 @@ pub(crate) fn split(graph: &Graph, found: &Structure, scale: f64) -> Mods {
 
     let score_mod = (*e.node(root) != Scalar::Arg).then(|| e.finish(root));
     let mask_mod = (e.as_bool(mask) != Some(true)).then(|| e.finish(mask));
-    renumber(found, scale * factor, score_mod, mask_mod)
+    let attention = Attention {
+        scale: scale * factor,
+        score_mod,
+        mask_mod,
+        sink: found.sink.as_ref().map(|s| over_heads(found, s)),
+        prob_mod: found.weights.as_ref().map(|w| over_heads(found, w)),
+    };
+    renumber(found, attention)
 }
 
 fn extents(found: &Structure) -> Extents {
@@ -257,24 +262,26 @@ impl Peeler {
 }
 
 /// Only what is still loaded is captured, from operand 3 on.
-fn renumber(
-    found: &Structure,
-    scale: f64,
-    score_mod: Option<ScalarExpr>,
-    mask_mod: Option<ScalarExpr>,
-) -> Mods {
-    let mut used: Vec<usize> = [&score_mod, &mask_mod]
-        .into_iter()
-        .flatten()
-        .flat_map(ScalarExpr::loaded_operands)
+fn renumber(found: &Structure, mut attention: Attention) -> Mods {
+    let mut used: Vec<usize> = attention
+        .functions()
+        .flat_map(|(_, expr)| expr.loaded_operands())
         .collect();
     used.sort_unstable();
     used.dedup();
     let number = |n: usize| 3 + used.iter().position(|&u| u == n).expect("loaded");
+    let Attention {
+        score_mod,
+        mask_mod,
+        sink,
+        prob_mod,
+        ..
+    } = &mut attention;
+    for expr in [score_mod, mask_mod, sink, prob_mod].into_iter().flatten() {
+        *expr = expr.map_operands(number);
+    }
     Mods {
-        scale,
-        score_mod: score_mod.map(|e| e.map_operands(number)),
-        mask_mod: mask_mod.map(|e| e.map_operands(number)),
+        attention,
         captured: used.iter().map(|&n| found.captured[n]).collect(),
     }
 }

@@ -32,7 +32,11 @@ pub(crate) struct Structure {
     pub(crate) scores: ScalarExpr,
     /// Where there is a key, over the same index; only attention ops state it by itself.
     pub(crate) mask: Option<ScalarExpr>,
-    /// Values that both expressions load.
+    /// The logit of a key whose value is zero, over the same index without the key.
+    pub(crate) sink: Option<ScalarExpr>,
+    /// The weight of a value from its probability (`arg`), over the same index.
+    pub(crate) weights: Option<ScalarExpr>,
+    /// Values that the expressions load.
     pub(crate) captured: Vec<ValueId>,
     /// Query and key lengths.
     pub(crate) lengths: [Dim; 2],
@@ -74,6 +78,8 @@ pub(crate) fn of_softmax(graph: &Graph, candidate: &Candidate) -> Result<Structu
         batch: batch.to_vec(),
         scores: scores.expr,
         mask: None,
+        sink: None,
+        weights: None,
         captured: scores.captured,
         lengths: [lengths[0].clone(), lengths[1].clone()],
         scale: 1.0,
@@ -108,15 +114,15 @@ pub(crate) fn of_op(graph: &Graph, value: ValueId) -> Result<Structure, Decline>
         unreachable!("candidates that are ops are attention")
     };
     let (q, k) = (graph.ty(node.operands()[0]), graph.ty(node.operands()[1]));
-    let extents = vec![
+    let extents = [
         q.shape[0].clone(),
         q.shape[1].clone(),
         q.shape[2].clone(),
         k.shape[2].clone(),
     ];
     let mut extractor = Extractor::new(graph, 0);
-    let mut pull = |expr: &ScalarExpr| {
-        let mut e = ScalarBuilder::new(Extents::new(extents.clone()));
+    let mut pull = |expr: &ScalarExpr, axes: usize| {
+        let mut e = ScalarBuilder::new(Extents::new(extents[..axes].to_vec()));
         let indices = e.indices();
         let root = e.inline(expr, &indices, None, &mut |e, operand, _, index| {
             extractor.element(e, node.operands()[operand], index, &mut |_, _, _| {
@@ -126,14 +132,16 @@ pub(crate) fn of_op(graph: &Graph, value: ValueId) -> Result<Structure, Decline>
         e.finish(root)
     };
     let scores = match &attention.score_mod {
-        Some(expr) => pull(expr),
+        Some(expr) => pull(expr, 4),
         None => {
             let mut e = ScalarBuilder::new(Extents::none());
             let arg = e.arg();
             e.finish(arg)
         }
     };
-    let mask = attention.mask_mod.as_ref().map(&mut pull);
+    let mask = attention.mask_mod.as_ref().map(|e| pull(e, 4));
+    let sink = attention.sink.as_ref().map(|e| pull(e, 3));
+    let weights = attention.prob_mod.as_ref().map(|e| pull(e, 4));
     Ok(Structure {
         node: value,
         score: None,
@@ -144,6 +152,8 @@ pub(crate) fn of_op(graph: &Graph, value: ValueId) -> Result<Structure, Decline>
         batch: extents[..2].to_vec(),
         scores,
         mask,
+        sink,
+        weights,
         captured: extractor.loads,
         lengths: [extents[2].clone(), extents[3].clone()],
         scale: attention.scale,
