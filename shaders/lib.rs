@@ -32,6 +32,7 @@ macro_rules! shader_files {
 
 /// Every file, sorted by name.
 pub const CATALOGUE: &[ShaderFile] = shader_files![
+    "kernels/block_mask",
     "kernels/flash_attention_fwd_rows",
     "kernels/layer_norm_rows",
     "kernels/matmul_rows",
@@ -40,6 +41,7 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "kernels/rms_norm_rows",
     "kernels/scan_rows",
     "kernels/softmax_rows",
+    "lib/block_bits",
     "lib/erf",
     "lib/float_bits",
     "lib/gather_index",
@@ -50,8 +52,11 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "lib/packed_f16",
     "lib/power",
     "lib/stable_tanh",
+    "mods/blocks_causal",
+    "mods/blocks_full",
     "mods/element_add",
     "mods/element_gather_rows",
+    "mods/fill_none",
     "mods/mask_causal",
     "mods/mask_none",
     "mods/mask_padding",

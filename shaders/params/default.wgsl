@@ -6,3 +6,5 @@ alias out_elem = f32; // what a row or pointwise kernel's elements are computed 
 alias out_item = f32; // what they are stored as
 
 const WORKGROUP_SIZE: u32 = 8u; // invocations; one lavapipe subgroup
+const BLOCK_M: u32 = 64u; // queries of a tile of attention that is skipped as a whole
+const BLOCK_N: u32 = 64u; // keys of such a tile

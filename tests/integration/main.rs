@@ -5,6 +5,7 @@
 //! | `models/…` | real architectures: all attention fused, results within tolerance of the f64 oracle on both backends, nothing compiled for a second length, no N×N buffer, the same bytes twice |
 //! | `corpus/…` | models nobody made for attnc: right on both backends, every refusal listed by name |
 //! | `properties/…` | GPU = CPU = f64 oracle over ragged lengths, masks of every kind, garbage where no result may come from |
+//! | `skipping/…` | tiles of masked keys are not visited: counted by the kernel |
 //!
 //! What is missing on a machine makes its trials *ignored*, with the reason. `ATTNC_REQUIRE_GPU=1` makes
 //! a missing adapter a failure, `ATTNC_REQUIRE_FETCH=1` a missing fetched model. `ATTNC_CORPUS=quick` adds
@@ -18,6 +19,7 @@
 mod corpus;
 mod models;
 mod properties;
+mod skipping;
 mod support;
 
 fn main() {
@@ -29,6 +31,7 @@ fn main() {
     } else {
         trials.extend(models::trials());
         trials.extend(properties::trials());
+        trials.extend(skipping::trials());
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     corpus::table::print();

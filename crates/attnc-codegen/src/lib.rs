@@ -18,5 +18,6 @@ pub mod lint;
 pub mod micro;
 pub mod validate;
 
-pub use lower::{Lowered, lower, storage_bindings_needed};
+pub use lower::{Lowered, Skipping, Tiles, attention_tiles, lower, storage_bindings_needed};
+pub use params::BLOCK;
 pub use stored::Stored;

@@ -14,6 +14,8 @@
 //!     .module("micro", &tile.print().unwrap())
 //!     .module_file("mods", "mods/score_identity")
 //!     .module_file("mods", "mods/mask_causal")
+//!     .module_file("mods", "mods/blocks_causal")
+//!     .module_file("mods", "mods/fill_none")
 //!     .link()
 //!     .unwrap();
 //! assert!(attnc_codegen::validate::validate(&linked).is_ok());

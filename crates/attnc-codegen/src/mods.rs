@@ -27,6 +27,8 @@ mod expr;
 mod literal;
 mod poly;
 
+pub(crate) use literal::finite as float_literal;
+
 use crate::stored::{Stored, multiple_of};
 use attnc_ir::scalar::ScalarExpr;
 use attnc_ir::scalar::print::Names;
@@ -250,6 +252,20 @@ impl<'g> Mods<'g> {
         ));
     }
 
+    /// Adds WGSL that is no expression: constants, functions over the kernel's bindings.
+    pub(crate) fn text(&mut self, text: &str) {
+        if !self.functions.is_empty() {
+            self.functions.push('\n');
+        }
+        self.functions.push_str(text);
+    }
+
+    /// A word for [`Mods::text`] to read as `shape.{name}`.
+    pub(crate) fn word(&mut self, name: &str, dim: Dim) {
+        let (name, signed) = (name.to_owned(), false);
+        self.fields.push(Field { name, dim, signed });
+    }
+
     /// `// epilogue: gelu(acc + bias[n])`, wrapped.
     fn comment(&self, function: &Function<'_>) -> String {
         let space = function.space;
@@ -312,7 +328,8 @@ impl<'g> Mods<'g> {
         }
     }
 
-    fn import(&mut self, module: &'static str, name: &'static str) -> &'static str {
+    /// Imports a name of a fixed file or of `params`.
+    pub(crate) fn import(&mut self, module: &'static str, name: &'static str) -> &'static str {
         self.imports.entry(module).or_default().insert(name);
         name
     }

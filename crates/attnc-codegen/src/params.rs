@@ -41,6 +41,15 @@ pub(crate) fn matmul_tile(profile: &DeviceProfile) -> (u32, u32) {
     }
 }
 
+/// Queries and keys of a tile of attention that is skipped as a whole or does without its mask: as in
+/// FlexAttention's examples half of its 128, so that windows and blocks of 64 cost no more than they are.
+pub const BLOCK: u32 = 64;
+
+/// The part of the module that attention adds.
+pub(crate) fn blocks() -> String {
+    format!("const BLOCK_M: u32 = {BLOCK}u;\nconst BLOCK_N: u32 = {BLOCK}u;\n")
+}
+
 /// Query rows of an attention's register tile for heads of so many columns: 4 while Q, O and what is
 /// loaded stay in registers (or a compiler's patience), then 2.
 pub(crate) fn attention_rows(columns: u32) -> u32 {

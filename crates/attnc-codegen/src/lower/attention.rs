@@ -1,11 +1,12 @@
 //! `flash_attention_fwd_rows`: strides of Q, K, V and O, and the two functions between the products.
 
+use super::blocks::{Tiles, attention_tiles};
 use super::kernel::Dispatch;
 use super::pointwise::operations;
 use super::{Lowerer, div_ceil, label, multiple_of_4};
 use crate::Stored;
 use crate::micro::{Access, AttentionTile};
-use crate::mods::{Function, IndexSpace, Mods, Returns};
+use crate::mods::{Function, IndexSpace, Mods, Printed, Returns};
 use crate::params;
 use attnc_ir::layout::{self, Layout, storage_strides};
 use attnc_ir::{Attention, DType, Diagnostic, Dim, Graph, ValueId};
@@ -84,18 +85,21 @@ impl Lowerer<'_> {
             ("q_idx", sizes.q_len.clone()),
             ("kv_idx", sizes.kv_len.clone()),
         ]);
-        let (mods, mod_files) = self.attention_mods(value, attention, &space)?;
+        let tiles = attention_tiles(self.graph, value, &self.plan.profile);
+        let table = self.table_of(value, &tiles)?;
+        let (mods, mod_files) = self.attention_mods(value, attention, &tiles, &space)?;
         let types = label::types(operands, self.plan.buffer(result).dtype);
         let mut operands = Vec::new();
         for n in 0..3 {
             operands.push(self.operand_buffer(value, n)?);
         }
         operands.push(result);
+        operands.extend(table);
         let blocks = div_ceil(&sizes.q_len, tile.rows * self.workgroup_size);
         let dispatch = Dispatch {
             kernel: "flash_attention_fwd_rows",
             key: key(&types, tile, attention),
-            params: params::print(&[], self.workgroup_size),
+            params: params::print(&[], self.workgroup_size) + &params::blocks(),
             micro: Some(micro),
             combine: None,
             store: None,
@@ -115,13 +119,14 @@ impl Lowerer<'_> {
         self.dispatch(value, dispatch)
     }
 
-    /// `score_mod` and `mask_mod`, printed or the identity's file.
+    /// `score_mod`, `mask_mod` and what they do on tiles, printed or the identity's file.
     fn attention_mods(
         &self,
         value: ValueId,
         attention: &Attention,
+        tiles: &Tiles,
         space: &IndexSpace,
-    ) -> Result<(crate::mods::Printed, Vec<&'static str>), Diagnostic> {
+    ) -> Result<(Printed, Vec<&'static str>), Diagnostic> {
         let node = self.graph.node(value);
         let mut files = Vec::new();
         let stored = |value| self.stored(value);
@@ -158,6 +163,7 @@ impl Lowerer<'_> {
             })?,
             None => files.push("mods/mask_none"),
         }
+        self.block_mods(value, attention, tiles, &mut mods, &mut files)?;
         Ok((mods.finish(), files))
     }
 }

@@ -5,7 +5,7 @@
 //! | op | kernel |
 //! | --- | --- |
 //! | `matmul` | `matmul_rows`, with its epilogue |
-//! | `attention` | `flash_attention_fwd_rows`, with `score_mod` and `mask_mod` |
+//! | `attention` | `flash_attention_fwd_rows`, with `score_mod` and `mask_mod`; `block_mask` before it where the mask is data |
 //! | `softmax`, `layer_norm`, `rms_norm`, `reduce`, `cumsum` | the row kernels, with their epilogues |
 //! | anything with a scalar form | `pointwise` |
 //!
@@ -30,11 +30,14 @@
 //! is no kernel. Equal layers share kernels: texts name what a tensor is for, never which one it is.
 
 mod attention;
+mod blocks;
 mod kernel;
 mod label;
 mod matmul;
 mod pointwise;
 mod rows;
+
+pub use blocks::{Skipping, Tiles, attention_tiles};
 
 use crate::params;
 use crate::stored::{Stored, multiple_of};
@@ -131,6 +134,8 @@ struct Lowerer<'g> {
     kernels: HashMap<kernel::Parts, kernel::Known>,
     /// How many kernels have a key.
     keys: HashMap<String, usize>,
+    /// Tables of tiles that layers share.
+    tables: blocks::Tables,
     workgroup_size: u32,
     /// Rows and columns.
     matmul_tile: (u32, u32),
@@ -148,6 +153,7 @@ impl<'g> Lowerer<'g> {
             output_of: HashMap::new(),
             kernels: HashMap::new(),
             keys: HashMap::new(),
+            tables: blocks::Tables::new(),
             workgroup_size: params::workgroup_size(profile),
             matmul_tile: params::matmul_tile(profile),
         }

@@ -7,7 +7,7 @@ const NEG_INF: u32 = 0xff80_0000;
 ///
 /// WGSL reads unsuffixed literals as 64-bit numbers. The shortest decimal of an f32 may lie just above the
 /// largest f32, so that one is written out.
-pub(super) fn finite(value: f32) -> String {
+pub(crate) fn finite(value: f32) -> String {
     let short = format!("{value:?}");
     let exact = short.parse::<f64>().is_ok_and(|x| {
         #[expect(clippy::cast_possible_truncation, reason = "rounding is what is asked")]

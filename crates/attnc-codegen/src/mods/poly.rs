@@ -8,7 +8,8 @@
 //! run time is one field of the uniform struct, computed on the host.
 
 use super::{Body, Mods};
-use attnc_ir::{Atom, Dim, Extents};
+use attnc_ir::dim::Remainder;
+use attnc_ir::{Atom, Dim};
 use std::collections::BTreeMap;
 
 /// The WGSL type a polynomial is computed in.
@@ -94,25 +95,25 @@ impl Body<'_, '_> {
 
     /// Products that have an index in them with their coefficients in lengths alone, the constant last.
     fn terms(&self, dim: &Dim) -> Vec<(Product, Dim)> {
-        let (rest, remainders) = take_remainders(dim);
+        let (rest, remainders) = dim.take_remainders();
         let mut groups: BTreeMap<Product, Dim> = BTreeMap::new();
         for (coefficient, monomial) in rest.terms() {
             let mut product = Product::new();
             let mut scale = Dim::from(coefficient);
             for (atom, power) in monomial {
-                if has_index(atom) {
+                if atom.has_index() {
                     product.push((Factor::Atom(atom.clone()), *power));
                 } else {
                     for _ in 0..*power {
-                        scale = scale * atom_dim(atom);
+                        scale = scale * atom.to_dim();
                     }
                 }
             }
             let sum = groups.remove(&product).unwrap_or_default() + scale;
             groups.insert(product, sum);
         }
-        for (scale, a, b) in remainders {
-            groups.insert(vec![(Factor::Remainder(a, b), 1)], scale);
+        for Remainder { scale, of, by } in remainders {
+            groups.insert(vec![(Factor::Remainder(of, by), 1)], scale);
         }
         let constant = groups.remove(&Product::new());
         let mut out: Vec<_> = groups.into_iter().filter(|(_, c)| !c.is(0)).collect();
@@ -235,56 +236,4 @@ fn zero(int: Int) -> String {
 /// Whether every term is negative, so that the polynomial is better subtracted.
 fn is_negative(dim: &Dim) -> bool {
     dim.terms().all(|(c, _)| c < 0)
-}
-
-fn has_index(atom: &Atom) -> bool {
-    match atom {
-        Atom::Sym(_) => false,
-        Atom::Index(_) => true,
-        Atom::FloorDiv(a, b) | Atom::Max(a, b) | Atom::Min(a, b) => {
-            !a.indices().is_empty() || !b.indices().is_empty()
-        }
-    }
-}
-
-/// The polynomial that is this atom.
-fn atom_dim(atom: &Atom) -> Dim {
-    let none = Extents::none();
-    match atom {
-        Atom::Sym(name) => Dim::sym(name),
-        Atom::Index(n) => Dim::index(*n),
-        Atom::FloorDiv(a, b) => a.floor_div(b, &none),
-        Atom::Max(a, b) => a.maximum(b, &none),
-        Atom::Min(a, b) => a.minimum(b, &none),
-    }
-}
-
-/// Takes out `c * (a - b * floordiv(a, b))`, which is `c * (a % b)`, as often as it occurs whole.
-fn take_remainders(dim: &Dim) -> (Dim, Vec<(Dim, Dim, Dim)>) {
-    let mut rest = dim.clone();
-    let mut found = Vec::new();
-    loop {
-        let next = rest.terms().find_map(|(coefficient, monomial)| {
-            let quotients = monomial.iter().filter(|(a, _)| has_index(a));
-            let [(Atom::FloorDiv(a, b), 1)] = quotients.collect::<Vec<_>>()[..] else {
-                return None;
-            };
-            let scale: Dim = monomial
-                .iter()
-                .filter(|(a, _)| !has_index(a))
-                .flat_map(|(a, power)| std::iter::repeat_n(atom_dim(a), *power as usize))
-                .fold(Dim::from(-coefficient), |acc, d| acc * d);
-            let scale = scale.exact_div(b)?;
-            let quotient = atom_dim(&Atom::FloorDiv(a.clone(), b.clone()));
-            let left = rest.clone() + scale.clone() * (**b).clone() * quotient
-                - scale.clone() * (**a).clone();
-            let whole = left.terms().count() + 1 + a.terms().count() <= rest.terms().count();
-            whole.then(|| (left, (scale, (**a).clone(), (**b).clone())))
-        });
-        let Some((left, remainder)) = next else {
-            return (rest, found);
-        };
-        rest = left;
-        found.push(remainder);
-    }
 }

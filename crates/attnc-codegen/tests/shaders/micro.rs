@@ -16,6 +16,8 @@ fn attention(tile: &AttentionTile, score: &str, mask: &str) -> Linked {
         .module("micro", &tile.print().unwrap())
         .module_file("mods", score)
         .module_file("mods", mask)
+        .module_file("mods", "mods/blocks_full")
+        .module_file("mods", "mods/fill_none")
         .link()
         .unwrap()
 }
@@ -141,6 +143,21 @@ fn the_hand_written_mods_are_valid() {
 }
 
 #[test]
+fn block_masks_are_valid() {
+    let report = with_mods(linker("block_mask"), "mods/mask_causal");
+    assert_eq!(report.workgroup_bytes, 4);
+    let linked = linker("flash_attention_fwd_rows")
+        .module("micro", &AttentionTile::contiguous(4, 32).print().unwrap())
+        .module_file("mods", "mods/score_identity")
+        .module_file("mods", "mods/mask_causal")
+        .module_file("mods", "mods/blocks_causal")
+        .module_file("mods", "mods/fill_none")
+        .link()
+        .unwrap();
+    assert_eq!(self::report(&linked).workgroup_bytes, 0);
+}
+
+#[test]
 fn matmul_tiles_of_every_kind_are_valid() {
     let a_element = "import package::kernels::matmul_rows::{a};\n\
         fn a_element(b0: u32, b1: u32, m: u32, k: u32) -> f32 { return f32(a[m + k]); }\n";
@@ -236,6 +253,7 @@ fn row_and_pointwise_kernels_are_valid() {
 fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
     // A new kernel must come with a test that validates it.
     let tested = [
+        "block_mask",
         "flash_attention_fwd_rows",
         "layer_norm_rows",
         "matmul_rows",

@@ -9,8 +9,13 @@
 //! homogeneous it needs the final `m` and `l`, and the keys are walked twice.
 //!
 //! A key is there where `mask_mod` is true and its score is not -inf. A block of keys that is not there for
-//! any query is skipped, unless `prob_mod` gives such keys a weight. Where a value is not finite, keys that are not there are left out one by one
+//! any query is skipped, unless `prob_mod` gives such keys a weight, and without a look at its mask where
+//! intervals say so ([`BlockMask`]). So is a block that a finite fill takes out; if a row turns out to have no
+//! greater score, its queries are done again literally. Where a value is not finite, keys that are not there are left out one by one
 //! instead of being multiplied by 0. A row without a key gives zeros.
+
+#[cfg(doc)]
+use attnc_ir::scalar::BlockMask;
 
 use super::gemm::{Mat, MatMut, Threads, gemm};
 use super::tape::{Scratch, Tape};
@@ -41,6 +46,19 @@ pub(crate) struct Attention {
     pub(crate) weighs_before_sum: bool,
     /// Whether keys that are not there have weight 0.
     pub(crate) skips_absent: bool,
+    /// Which blocks are skipped, where that can be told.
+    pub(crate) blocks: Option<Blocks>,
+}
+
+/// What the mask does on a block, compiled over `b, h, q_first, q_last, kv_first, kv_last`.
+#[derive(Debug, Clone)]
+pub(crate) struct Blocks {
+    /// Whether a key may count.
+    pub(crate) some: Tape,
+    /// Whether all are there.
+    pub(crate) all: Tape,
+    /// A row whose maximum is no greater must not have skipped keys with a finite fill.
+    pub(crate) settled_above: Option<f32>,
 }
 
 impl Attention {
@@ -128,6 +146,9 @@ struct Buffers {
     mask_mod: Option<Scratch>,
     sink: Option<Scratch>,
     prob_mod: Option<Scratch>,
+    /// Of [`Blocks`].
+    some: Option<Scratch>,
+    all: Option<Scratch>,
 }
 
 impl Buffers {
@@ -142,6 +163,8 @@ impl Buffers {
             mask_mod: attention.mask_mod.as_ref().map(Scratch::new),
             sink: attention.sink.as_ref().map(Scratch::new),
             prob_mod: attention.prob_mod.as_ref().map(Scratch::new),
+            some: attention.blocks.as_ref().map(|b| Scratch::new(&b.some)),
+            all: attention.blocks.as_ref().map(|b| Scratch::new(&b.all)),
         }
     }
 
@@ -223,19 +246,11 @@ impl Call<'_> {
         if !self.attention.weighs_before_sum {
             return self.two_walks(blocks, depth, out, buffers);
         }
-        for block in blocks {
-            if self.masks(block, buffers)? {
-                self.scores(block, depth, buffers)?;
-                let literal = self.count_live(block, buffers);
-                for (n, acc) in out.chunks_exact_mut(width).enumerate() {
-                    let shrink = buffers.online(n, block.keys);
-                    if shrink != 1.0 {
-                        acc.iter_mut().for_each(|o| *o *= shrink);
-                    }
-                }
-                self.weigh(block, buffers)?;
-                self.accumulate(block, literal, out, buffers);
-            }
+        self.one_walk(blocks.clone(), true, depth, out, buffers)?;
+        if !self.settled(&buffers.m[..queries]) {
+            out.fill(0.0);
+            self.start([b, h, first_query], queries, buffers)?;
+            self.one_walk(blocks, false, depth, out, buffers)?;
         }
         for (row, l) in out.chunks_exact_mut(width).zip(buffers.l) {
             // A row without a key has neither sum nor accumulator.
@@ -262,6 +277,71 @@ impl Call<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Maximum, sum and accumulator of each row; `out` is zero.
+    fn one_walk(
+        &self,
+        blocks: impl Iterator<Item = Block>,
+        skips: bool,
+        depth: usize,
+        out: &mut [f32],
+        buffers: &mut Buffers,
+    ) -> Result<(), OutOfRange> {
+        let width = self.operands[2].layout.shape[3];
+        for block in blocks {
+            if skips && !self.some(block, buffers)? {
+                continue;
+            }
+            if self.masks(block, buffers)? {
+                self.scores(block, depth, buffers)?;
+                let literal = self.count_live(block, buffers);
+                for (n, acc) in out.chunks_exact_mut(width).enumerate() {
+                    let shrink = buffers.online(n, block.keys);
+                    if shrink != 1.0 {
+                        acc.iter_mut().for_each(|o| *o *= shrink);
+                    }
+                }
+                self.weigh(block, buffers)?;
+                self.accumulate(block, literal, out, buffers);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every key that a finite fill took out adds exactly 0. A maximum that is NaN settles nothing.
+    fn settled(&self, maxima: &[f32]) -> bool {
+        let blocks = self.attention.blocks.as_ref();
+        let above = blocks.and_then(|b| b.settled_above);
+        above.is_none_or(|above| maxima.iter().all(|&m| m > above))
+    }
+
+    /// Whether a key of the block may count.
+    fn some(&self, block: Block, buffers: &mut Buffers) -> Result<bool, OutOfRange> {
+        match (&self.attention.blocks, &mut buffers.some) {
+            (Some(blocks), Some(scratch)) => self.corners(&blocks.some, block, scratch),
+            _ => Ok(true),
+        }
+    }
+
+    /// What a function of a block's corners says.
+    fn corners(
+        &self,
+        tape: &Tape,
+        block: Block,
+        scratch: &mut Scratch,
+    ) -> Result<bool, OutOfRange> {
+        let corners = [
+            block.b,
+            block.h,
+            block.first_query,
+            block.first_query + block.queries - 1,
+            block.first_key,
+            block.first_key + block.keys - 1,
+        ];
+        let mut value = [0];
+        tape.row(scratch, self.operands, &corners, &mut value, false)?;
+        Ok(value[0] != 0)
     }
 
     /// First the maximum and sum of each row, then the probabilities, their weights and the product with V.
@@ -314,6 +394,13 @@ impl Call<'_> {
         let (Some(mask), Some(scratch)) = (&self.attention.mask_mod, &mut buffers.mask_mod) else {
             return Ok(true);
         };
+        if let (Some(blocks), Some(scratch)) = (&self.attention.blocks, &mut buffers.all)
+            && self.corners(&blocks.all, block, scratch)?
+        {
+            let rows = buffers.live.chunks_mut(BLOCK_N).take(block.queries);
+            rows.for_each(|row| row[..block.keys].fill(1));
+            return Ok(true);
+        }
         // A padding mask is the same for every query.
         let rows = if mask.varies_along(2) {
             block.queries

@@ -5,7 +5,7 @@
 //! Invariant on exit: a step reads inputs, weights and slots that an earlier step wrote, all inside of their
 //! buffers, and never the slot it writes.
 
-use super::attention::Attention;
+use super::attention::{Attention, Blocks};
 use super::layout::Layout;
 use super::slots;
 use super::tape::Tape;
@@ -13,7 +13,8 @@ use crate::bind::Bound;
 use crate::error::place;
 use crate::{ExecError, LengthError, memory};
 use attnc_ir::scalar::ScalarExpr;
-use attnc_ir::{Conv, DType, DimError, Graph, Op, ReduceOp, ValueId};
+use attnc_ir::scalar::block_mask::{BlockMask, counted};
+use attnc_ir::{Conv, DType, Dim, DimError, Extents, Graph, Op, ReduceOp, ValueId};
 
 /// Where a buffer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -330,7 +331,30 @@ impl Planner<'_> {
             prob_mod: tape(&attention.prob_mod, 4)?,
             weighs_before_sum: attention.weighs_before_sum(),
             skips_absent: attention.skips_absent_keys(),
+            blocks: self.blocks(id, attention, &extents)?,
         })
+    }
+
+    /// Which blocks of an attention with axes of these sizes can be told to be skipped.
+    fn blocks(
+        &self,
+        id: ValueId,
+        attention: &attnc_ir::Attention,
+        sizes: &[usize],
+    ) -> Result<Option<Blocks>, ExecError> {
+        let extents = Extents::new(sizes.iter().map(|&n| Dim::from(n)).collect());
+        let worth = |mask: &ScalarExpr| BlockMask::of(mask, &extents).skips();
+        let Some(counted) = counted(attention, &extents, &worth) else {
+            return Ok(None);
+        };
+        let tiles = counted.tiles(attention, &extents);
+        let [b, h, m, n] = [0, 1, 2, 3].map(|axis| sizes[axis]);
+        let tape = |expr| self.tape(id, expr, &[b, h, m, m, n, n], false);
+        Ok(Some(Blocks {
+            some: tape(&tiles.some)?,
+            all: tape(&tiles.all)?,
+            settled_above: counted.settled_above,
+        }))
     }
 
     fn form(&self, id: ValueId) -> Result<Tape, ExecError> {

@@ -259,7 +259,9 @@ impl Dim {
 }
 
 impl Atom {
-    fn has_index(&self) -> bool {
+    /// Whether an index variable is in it.
+    #[must_use]
+    pub fn has_index(&self) -> bool {
         let in_dim = |d: &Dim| {
             let mut atoms = d.terms.iter().flat_map(|(mono, _)| mono);
             atoms.any(|(atom, _)| atom.has_index())

@@ -20,8 +20,10 @@
 
 mod bounds;
 mod parse;
+mod remainder;
 
 pub use bounds::Extents;
+pub use remainder::Remainder;
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -25,11 +25,13 @@
 //! that comparing, cancelling and proving bounds are arithmetic rather than pattern matching.
 
 mod argument;
+pub mod block_mask;
 mod builder;
 pub mod eval;
 mod of_node;
 pub mod print;
 
+pub use block_mask::BlockMask;
 pub use builder::{LoadFn, ScalarBuilder};
 pub use of_node::{has_form, load_indices, of_node};
 

@@ -14,9 +14,11 @@
 
 mod draw;
 mod text;
+mod tiles;
 
 pub use draw::{dot, mermaid};
 pub use text::{plural, text};
+pub use tiles::Tiles;
 
 use crate::compile::{self, Compiled};
 use crate::opt::{self, AttentionReport, Optimised};
@@ -44,6 +46,9 @@ pub struct Report {
     pub kernels: Vec<Kernel>,
     /// What is kept in memory.
     pub buffers: Buffers,
+    /// What of each distinct attention is skipped at the lengths given, if they were.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tiles: Vec<Tiles>,
     /// The symbolic lengths.
     pub dims: Vec<String>,
     /// Inputs with their types.
@@ -134,7 +139,7 @@ pub struct Explained {
 }
 
 impl Explained {
-    /// Adds what the arena takes at these lengths.
+    /// Adds what the arena takes and which tiles of attention are skipped at these lengths.
     ///
     /// # Errors
     /// Names that are no lengths, lengths without a value, and sizes beyond a limit.
@@ -147,6 +152,7 @@ impl Explained {
         plan::check_sizes(plan, dims).map_err(crate::gpu::Error::from)?;
         let memory = MemoryPlan::new(plan, dims).map_err(crate::gpu::Error::from)?;
         self.report.buffers.arena_peak_bytes = Some(memory.peak_bytes);
+        self.report.tiles = tiles::tiles(&self.optimised.graph, &plan.profile, dims);
         Ok(self)
     }
 }
@@ -187,6 +193,7 @@ fn report(model: &Model, optimised: &Optimised, plan: &Plan) -> Report {
             largest_intermediate: plan::largest_intermediate(plan),
             arena_peak_bytes: None,
         },
+        tiles: Vec::new(),
         dims: plan.dims.clone(),
         inputs: model.inputs.iter().map(port).collect(),
         outputs: model.outputs.iter().map(port).collect(),

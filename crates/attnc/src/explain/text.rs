@@ -1,6 +1,6 @@
 //! The report as people read it.
 
-use super::{Attention, Buffers, Remark, Report};
+use super::{Attention, Buffers, Remark, Report, Tiles};
 use indexmap::IndexMap;
 use std::fmt::Write as _;
 
@@ -27,6 +27,7 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
             writeln!(out, "            at {at}")?;
         }
     }
+    tiles(out, &report.tiles)?;
     remarks(out, report)?;
     kernels(out, report)?;
     buffers(out, &report.buffers)?;
@@ -42,6 +43,48 @@ fn attention(attention: &Attention) -> String {
         (found, fused) if found == fused => format!("{found} found, all fused"),
         (found, fused) => format!("{found} found, {fused} fused"),
     }
+}
+
+/// What of each distinct attention is skipped.
+fn tiles(out: &mut String, tiles: &[Tiles]) -> std::fmt::Result {
+    if !tiles.is_empty() {
+        writeln!(out, "\ntiles of attention")?;
+    }
+    for found in tiles {
+        let Tiles {
+            nodes,
+            mask,
+            tile,
+            lengths: [m, n],
+            empty,
+            full,
+            partial,
+            by_data,
+            ..
+        } = found;
+        let more = if nodes.len() > 1 { ", …" } else { "" };
+        let count = nodes.len();
+        writeln!(out, "  {count} × {mask} [{}{more}]", nodes[0])?;
+        let counts = [
+            (empty, "empty"),
+            (full, "full"),
+            (partial, "partial"),
+            (by_data, "by data"),
+        ];
+        let counts = counts.iter().filter(|(n, _)| **n > 0);
+        let counts: Vec<_> = counts.map(|(n, kind)| format!("{n} {kind}")).collect();
+        let most = if *by_data > 0 { "at most " } else { "" };
+        writeln!(
+            out,
+            "      {m} queries × {n} keys in tiles of {tile}: {}; {most}{:.1} % of the work left",
+            counts.join(", "),
+            100.0 * found.work_left
+        )?;
+        if let Some(note) = &found.note {
+            writeln!(out, "      {note}")?;
+        }
+    }
+    Ok(())
 }
 
 /// What was fused or recognised. Remarks that differ only in the numbers of nodes, as those of a model's

@@ -7,6 +7,8 @@
 // params: workgroups of 32
 
 const WORKGROUP_SIZE: u32 = 32u;
+const BLOCK_M: u32 = 64u;
+const BLOCK_N: u32 = 64u;
 
 // ---- kernels/flash_attention_fwd_rows.wgsl
 
@@ -14,9 +16,11 @@ const WORKGROUP_SIZE: u32 = 32u;
 //
 // One invocation owns ROWS query rows of one (batch, head) in registers and walks the keys one at a
 // time; every invocation of a workgroup reads the same K and V row at the same time. It needs neither
-// workgroup memory nor subgroup operations.
+// workgroup memory nor subgroup operations. Tiles of BLOCK_M queries and BLOCK_N keys are skipped where no key
+// counts, and do without the mask where every key does.
 //
-// Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end).
+// Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). Tiles: Dong et
+// al. 2024, FlexAttention, arXiv:2412.05496, section 4.
 //
 // Layout: Q, O are [B, H, M, D]; K, V are [B, H / heads_per_kv, N, D]; every axis strided, in elements.
 
@@ -77,27 +81,50 @@ fn flash_attention_fwd_rows(
     let kv_head = h / shape.heads_per_kv;
     let q_row = shape.q_offset + b * shape.q_batch_stride + h * shape.q_head_stride + q_idx * shape.q_row_stride;
     let o_row = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
-    var k_row = shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride;
-    var v_row = shape.v_offset + b * shape.v_batch_stride + kv_head * shape.v_head_stride;
+    let k_first = shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride;
+    let v_first = shape.v_offset + b * shape.v_batch_stride + kv_head * shape.v_head_stride;
+    let q_first = first_row / BLOCK_M * BLOCK_M;
+    let q_last = min(q_first + BLOCK_M, shape.q_len) - 1u;
 
     let q_tile = tile_load_q(q_row, rows, shape.scale);
-    var out: OTile = tile_zero();
-    var m = Rows(SCORE_MIN); // running maximum
-    var l = Rows(0.0); // running sum of exp(score - m)
-    for (var kv_idx = 0u; kv_idx < shape.kv_len; kv_idx++) {
-        let attends = rows_mask_mod(b, h, q_idx, kv_idx);
-        if any(attends) {
-            let score = rows_score_mod(tile_dot_k(q_tile, k_row), b, h, q_idx, kv_idx);
-            let live = attends & (bitcast<RowIndex>(score) != RowIndex(NEG_INF_BITS));
-            let new_m = max(m, select(Rows(SCORE_MIN), score, live));
-            let shrink = exp(m - new_m);
-            let p = select(Rows(0.0), exp(score - new_m), live);
-            l = l * shrink + p;
-            m = new_m;
-            tile_scale_add_v(&out, shrink, p, live, v_row);
+    var out: OTile;
+    var m: Rows; // running maximum
+    var l: Rows; // running sum of exp(score - m)
+    var skips = true;
+    loop {
+        out = tile_zero();
+        m = Rows(SCORE_MIN);
+        l = Rows(0.0);
+        for (var kv_first = 0u; kv_first < shape.kv_len; kv_first += BLOCK_N) {
+            let kv_last = min(kv_first + BLOCK_N, shape.kv_len) - 1u;
+            if skips && !block_some(b, h, q_first, q_last, kv_first, kv_last) {
+                continue;
+            }
+            let full = block_all(b, h, q_first, q_last, kv_first, kv_last);
+            for (var kv_idx = kv_first; kv_idx <= kv_last; kv_idx++) {
+                var attends = RowMask(true);
+                if !full {
+                    attends = rows_mask_mod(b, h, q_idx, kv_idx);
+                }
+                if any(attends) {
+                    let qk = tile_dot_k(q_tile, k_first + kv_idx * shape.k_row_stride);
+                    let score = rows_score_mod(qk, b, h, q_idx, kv_idx);
+                    let live = attends & (bitcast<RowIndex>(score) != RowIndex(NEG_INF_BITS));
+                    let new_m = max(m, select(Rows(SCORE_MIN), score, live));
+                    let shrink = exp(m - new_m);
+                    let p = select(Rows(0.0), exp(score - new_m), live);
+                    l = l * shrink + p;
+                    m = new_m;
+                    tile_scale_add_v(&out, shrink, p, live, v_first + kv_idx * shape.v_row_stride);
+                }
+            }
         }
-        k_row += shape.k_row_stride;
-        v_row += shape.v_row_stride;
+        // Keys with a finite fill were skipped as if they added exactly 0, which they do to rows with a
+        // greater maximum. Any other row is walked again, as it is written.
+        if !HAS_FILL || !skips || all(m > Rows(SETTLED_ABOVE)) {
+            break;
+        }
+        skips = false;
     }
 
     // A row without a live key has l = 0 and attends to nothing: its output is zero.
@@ -341,6 +368,19 @@ fn mask_mod(b: u32, h: u32, q_idx: u32, kv_idx: u32) -> bool {
 fn score_mod(score: f32, b: u32, h: u32, q_idx: u32, kv_idx: u32) -> f32 {
     let v0 = select(-3.4028234663852886e38, 0.0, (kv_idx <= q_idx) & (ids[shape.dim_seq * b + kv_idx] != 0i));
     return score + v0;
+}
+
+// Keys with a finite fill add exactly 0 to rows with a greater maximum.
+const HAS_FILL: bool = true;
+const SETTLED_ABOVE: f32 = -1.2760589e38;
+
+// block_some: -q_last + kv_first <= 0
+fn block_some(b: u32, h: u32, q_first: u32, q_last: u32, kv_first: u32, kv_last: u32) -> bool {
+    return kv_first <= q_last;
+}
+
+fn block_all(b: u32, h: u32, q_first: u32, q_last: u32, kv_first: u32, kv_last: u32) -> bool {
+    return true;
 }
 
 // ---- lib/online_softmax.wgsl

@@ -1,0 +1,317 @@
+// flash_attention_fwd_rows.f32.r4d4.score.window
+//
+// Linked by attnc; generated, do not edit.
+
+// ---- params (generated)
+
+// params: workgroups of 32
+
+const WORKGROUP_SIZE: u32 = 32u;
+const BLOCK_M: u32 = 64u;
+const BLOCK_N: u32 = 64u;
+
+// ---- kernels/flash_attention_fwd_rows.wgsl
+
+// Fused attention, forward: O = softmax(score_mod(scale * Q K^T), mask_mod) V
+//
+// One invocation owns ROWS query rows of one (batch, head) in registers and walks the keys one at a
+// time; every invocation of a workgroup reads the same K and V row at the same time. It needs neither
+// workgroup memory nor subgroup operations. Tiles of BLOCK_M queries and BLOCK_N keys are skipped where no key
+// counts, and do without the mask where every key does.
+//
+// Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). Tiles: Dong et
+// al. 2024, FlexAttention, arXiv:2412.05496, section 4.
+//
+// Layout: Q, O are [B, H, M, D]; K, V are [B, H / heads_per_kv, N, D]; every axis strided, in elements.
+
+struct Shape {
+    batch: u32,
+    heads: u32,
+    heads_per_kv: u32, // > 1 for grouped-query attention
+    q_len: u32,
+    kv_len: u32,
+    scale: f32,
+    q_offset: u32,
+    q_batch_stride: u32,
+    q_head_stride: u32,
+    q_row_stride: u32,
+    q_column_stride: u32, // read by scalar loads only; vector loads need 1
+    k_offset: u32,
+    k_batch_stride: u32,
+    k_head_stride: u32,
+    k_row_stride: u32,
+    k_column_stride: u32,
+    v_offset: u32,
+    v_batch_stride: u32,
+    v_head_stride: u32,
+    v_row_stride: u32,
+    v_column_stride: u32,
+    o_offset: u32,
+    o_batch_stride: u32,
+    o_head_stride: u32,
+    o_row_stride: u32,
+    o_column_stride: u32,
+}
+
+@group(0) @binding(0) var<uniform> shape: Shape;
+@group(0) @binding(1) var<storage, read> q: array<q_item>;
+@group(0) @binding(2) var<storage, read> k: array<k_item>;
+@group(0) @binding(3) var<storage, read> v: array<v_item>;
+@group(0) @binding(4) var<storage, read_write> o: array<o_item>;
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn flash_attention_fwd_rows(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let blocks = div_ceil(shape.q_len, ROWS * WORKGROUP_SIZE);
+    let index = linear_workgroup(group, groups);
+    let h = (index / blocks) % shape.heads;
+    let b = index / (blocks * shape.heads);
+    let first_row = ((index % blocks) * WORKGROUP_SIZE + lane) * ROWS;
+    if b >= shape.batch || first_row >= shape.q_len {
+        return;
+    }
+
+    // Rows past the end stand in for the last row: zeros that are computed with and never stored.
+    let rows = min(ROWS, shape.q_len - first_row);
+    let q_idx = min(rows_from(first_row), RowIndex(shape.q_len - 1u));
+    let kv_head = h / shape.heads_per_kv;
+    let q_row = shape.q_offset + b * shape.q_batch_stride + h * shape.q_head_stride + q_idx * shape.q_row_stride;
+    let o_row = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
+    let k_first = shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride;
+    let v_first = shape.v_offset + b * shape.v_batch_stride + kv_head * shape.v_head_stride;
+    let q_first = first_row / BLOCK_M * BLOCK_M;
+    let q_last = min(q_first + BLOCK_M, shape.q_len) - 1u;
+
+    let q_tile = tile_load_q(q_row, rows, shape.scale);
+    var out: OTile;
+    var m: Rows; // running maximum
+    var l: Rows; // running sum of exp(score - m)
+    var skips = true;
+    loop {
+        out = tile_zero();
+        m = Rows(SCORE_MIN);
+        l = Rows(0.0);
+        for (var kv_first = 0u; kv_first < shape.kv_len; kv_first += BLOCK_N) {
+            let kv_last = min(kv_first + BLOCK_N, shape.kv_len) - 1u;
+            if skips && !block_some(b, h, q_first, q_last, kv_first, kv_last) {
+                continue;
+            }
+            let full = block_all(b, h, q_first, q_last, kv_first, kv_last);
+            for (var kv_idx = kv_first; kv_idx <= kv_last; kv_idx++) {
+                var attends = RowMask(true);
+                if !full {
+                    attends = rows_mask_mod(b, h, q_idx, kv_idx);
+                }
+                if any(attends) {
+                    let qk = tile_dot_k(q_tile, k_first + kv_idx * shape.k_row_stride);
+                    let score = rows_score_mod(qk, b, h, q_idx, kv_idx);
+                    let live = attends & (bitcast<RowIndex>(score) != RowIndex(NEG_INF_BITS));
+                    let new_m = max(m, select(Rows(SCORE_MIN), score, live));
+                    let shrink = exp(m - new_m);
+                    let p = select(Rows(0.0), exp(score - new_m), live);
+                    l = l * shrink + p;
+                    m = new_m;
+                    tile_scale_add_v(&out, shrink, p, live, v_first + kv_idx * shape.v_row_stride);
+                }
+            }
+        }
+        // Keys with a finite fill were skipped as if they added exactly 0, which they do to rows with a
+        // greater maximum. Any other row is walked again, as it is written.
+        if !HAS_FILL || !skips || all(m > Rows(SETTLED_ABOVE)) {
+            break;
+        }
+        skips = false;
+    }
+
+    // A row without a live key has l = 0 and attends to nothing: its output is zero.
+    tile_store_o(o_row, rows, out, select(1.0 / l, Rows(0.0), l == Rows(0.0)));
+}
+
+// ---- micro (generated)
+
+// micro: attention register tile of 4 query rows; Q and K have 4 columns, V and O 4 (generated)
+//
+// A Chunk is 4 columns of all rows: row r of the tile is column r of the matrix.
+
+const ROWS: u32 = 4u;
+
+alias Rows = vec4<f32>; // one number a row
+alias RowIndex = vec4<u32>;
+alias RowMask = vec4<bool>;
+alias Chunk = mat4x4<f32>;
+alias q_item = vec4<f32>;
+alias k_item = vec4<f32>;
+alias v_item = vec4<f32>;
+alias o_item = vec4<f32>;
+
+struct QTile {
+    c0: Chunk,
+}
+
+struct OTile {
+    c0: Chunk,
+}
+
+fn rows_from(first: u32) -> RowIndex {
+    return RowIndex(
+        first + 0u,
+        first + 1u,
+        first + 2u,
+        first + 3u,
+    );
+}
+
+fn rows_score_mod(score: Rows, b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> Rows {
+    return Rows(
+        score_mod(score[0], b, h, q_idx[0], kv_idx),
+        score_mod(score[1], b, h, q_idx[1], kv_idx),
+        score_mod(score[2], b, h, q_idx[2], kv_idx),
+        score_mod(score[3], b, h, q_idx[3], kv_idx),
+    );
+}
+
+fn rows_mask_mod(b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> RowMask {
+    return RowMask(
+        mask_mod(b, h, q_idx[0], kv_idx),
+        mask_mod(b, h, q_idx[1], kv_idx),
+        mask_mod(b, h, q_idx[2], kv_idx),
+        mask_mod(b, h, q_idx[3], kv_idx),
+    );
+}
+
+fn with_row(chunk: Chunk, r: u32, x: vec4<f32>) -> Chunk {
+    return Chunk(
+        select(chunk[0], x, r == 0u),
+        select(chunk[1], x, r == 1u),
+        select(chunk[2], x, r == 2u),
+        select(chunk[3], x, r == 3u),
+    );
+}
+
+fn row_of(chunk: Chunk, r: u32) -> vec4<f32> {
+    var x = chunk[0];
+    x = select(x, chunk[1], r == 1u);
+    x = select(x, chunk[2], r == 2u);
+    x = select(x, chunk[3], r == 3u);
+    return x;
+}
+
+fn load_q(at: u32, column: u32) -> vec4<f32> {
+    return q[(at + column) / 4u];
+}
+
+// Rows of Q times the scale, so that no product overflows before it is scaled.
+fn tile_load_q(at: RowIndex, rows: u32, scale: f32) -> QTile {
+    var tile = QTile();
+    for (var r = 0u; r < rows; r++) {
+        let row = at[r];
+        tile.c0 = with_row(tile.c0, r, load_q(row, 0u) * scale);
+    }
+    return tile;
+}
+
+fn load_k(at: u32, column: u32) -> vec4<f32> {
+    return k[(at + column) / 4u];
+}
+
+fn chunk_dot(chunk: Chunk, x: vec4<f32>) -> Rows {
+    return x * chunk;
+}
+
+// Every row of the tile times one row of K.
+fn tile_dot_k(tile: QTile, at: u32) -> Rows {
+    var sum = Rows(0.0);
+    sum += chunk_dot(tile.c0, load_k(at, 0u));
+    return sum;
+}
+
+fn load_v(at: u32, column: u32) -> vec4<f32> {
+    return v[(at + column) / 4u];
+}
+
+fn tile_zero() -> OTile {
+    return OTile();
+}
+
+// A row for which the key is masked takes nothing of it, not even 0 * NaN.
+fn chunk_scale_add(chunk: Chunk, shrink: Rows, p: Rows, live: RowMask, x: vec4<f32>) -> Chunk {
+    return Chunk(
+        chunk[0] * shrink[0] + select(vec4<f32>(), p[0] * x, live[0]),
+        chunk[1] * shrink[1] + select(vec4<f32>(), p[1] * x, live[1]),
+        chunk[2] * shrink[2] + select(vec4<f32>(), p[2] * x, live[2]),
+        chunk[3] * shrink[3] + select(vec4<f32>(), p[3] * x, live[3]),
+    );
+}
+
+// out = out * shrink + p * (one row of V)
+fn tile_scale_add_v(out: ptr<function, OTile>, shrink: Rows, p: Rows, live: RowMask, at: u32) {
+    (*out).c0 = chunk_scale_add((*out).c0, shrink, p, live, load_v(at, 0u));
+}
+
+fn store_o(at: u32, column: u32, x: vec4<f32>) {
+    o[(at + column) / 4u] = x;
+}
+
+fn tile_store_o(at: RowIndex, rows: u32, tile: OTile, factor: Rows) {
+    for (var r = 0u; r < rows; r++) {
+        let row = at[r];
+        store_o(row, 0u, row_of(tile.c0, r) * factor[r]);
+    }
+}
+
+// ---- mods (generated)
+
+// score_mod: select(kv_idx <= q_idx, score, -10000.0)
+fn score_mod(score: f32, b: u32, h: u32, q_idx: u32, kv_idx: u32) -> f32 {
+    return select(-10000.0, score, kv_idx <= q_idx);
+}
+
+// mask_mod: q_idx - kv_idx < 256
+fn mask_mod(b: u32, h: u32, q_idx: u32, kv_idx: u32) -> bool {
+    return q_idx < kv_idx + 256u;
+}
+
+// Keys with a finite fill add exactly 0 to rows with a greater maximum.
+const HAS_FILL: bool = true;
+const SETTLED_ABOVE: f32 = -9896.0;
+
+// block_some: q_first - kv_last - 256 < 0 & -q_last + kv_first <= 0
+fn block_some(b: u32, h: u32, q_first: u32, q_last: u32, kv_first: u32, kv_last: u32) -> bool {
+    return (q_first < kv_last + 256u) & (kv_first <= q_last);
+}
+
+// block_all: q_last - kv_first - 256 < 0
+fn block_all(b: u32, h: u32, q_first: u32, q_last: u32, kv_first: u32, kv_last: u32) -> bool {
+    return q_last < kv_first + 256u;
+}
+
+// ---- lib/online_softmax.wgsl
+
+// Online softmax: the running pair (m, l) of one query row, m the maximum and l = sum exp(score - m).
+//
+// Milakov and Gimelshein 2018, arXiv:1805.02867, Algorithm 3.
+
+// Where the running maximum starts: the least finite f32. A score of exactly this value is a number
+// like any other (exported models fill masked scores with it) and still gives p = exp(0) = 1, so a
+// row of nothing else comes out as the mean of V. Whether a key counts is decided apart from it.
+const SCORE_MIN: f32 = -3.40282346638528859811704183484516925e38;
+
+// A score of -inf means "no key". Compared as bits, since WGSL may assume that no infinities exist.
+const NEG_INF_BITS: u32 = 0xff800000u;
+
+// ---- lib/indexing.wgsl
+
+// Index arithmetic shared by all kernels.
+
+// Position of a workgroup in the grid, x fastest. A grid may be folded over y and z in any way:
+// kernels use only this number, and workgroups beyond their work return.
+fn linear_workgroup(group: vec3<u32>, groups: vec3<u32>) -> u32 {
+    return group.x + groups.x * (group.y + groups.y * group.z);
+}
+
+fn div_ceil(x: u32, y: u32) -> u32 {
+    return (x + y - 1u) / y;
+}
