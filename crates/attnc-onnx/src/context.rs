@@ -139,20 +139,53 @@ impl Context {
     }
 
     /// What would have to hold for lengths that do not fit to fit.
+    ///
+    /// A length that meets a number is taken to be that number: it could be 1 as well, but what an exporter
+    /// left in the file is the length of the example it traced.
     fn learn(&mut self, op: &Op, types: &[TensorType]) {
-        let pairs: Vec<(Dim, Dim)> = match op {
-            Op::Reshape(shape) => vec![(types[0].elements(), shape.iter().cloned().product())],
-            Op::Binary(_) | Op::Compare(_) => {
-                let (a, b) = (&types[0].shape, &types[1].shape);
-                let aligned = a.iter().rev().zip(b.iter().rev());
-                // Against a number, a length may also be 1.
-                aligned
-                    .filter(|(a, b)| a.as_const().is_none() && b.as_const().is_none())
-                    .map(|(a, b)| (a.clone(), b.clone()))
-                    .collect()
+        match op {
+            Op::Reshape(shape) => {
+                let product = shape.iter().cloned().product();
+                self.learn_equal(&[(types[0].elements(), product)]);
             }
-            _ => Vec::new(),
-        };
+            Op::MatMul if types.iter().all(|t| t.rank() >= 2) => {
+                let ([a_batch @ .., _, columns], [b_batch @ .., rows, _]) =
+                    (&*types[0].shape, &*types[1].shape)
+                else {
+                    return;
+                };
+                self.learn_equal(&[(columns.clone(), rows.clone())]);
+                self.learn_aligned(a_batch, b_batch);
+            }
+            Op::Concat { axis } => {
+                for ty in &types[1..] {
+                    let axes = types[0].shape.iter().zip(&*ty.shape).enumerate();
+                    let others = axes.filter(|(n, _)| n != axis);
+                    let pairs = others.map(|(_, (a, b))| (a.clone(), b.clone()));
+                    self.learn_equal(&pairs.collect::<Vec<_>>());
+                }
+            }
+            Op::Binary(_) | Op::Compare(_) | Op::Where => {
+                for (n, a) in types.iter().enumerate() {
+                    for b in &types[n + 1..] {
+                        self.learn_aligned(&a.shape, &b.shape);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// [`Context::learn_equal`] for axes aligned at the last one, where a length of 1 fits any other.
+    fn learn_aligned(&mut self, a: &[Dim], b: &[Dim]) {
+        let aligned = a.iter().rev().zip(b.iter().rev());
+        let differ = aligned.filter(|(a, b)| !a.is(1) && !b.is(1));
+        let pairs: Vec<_> = differ.map(|(a, b)| (a.clone(), b.clone())).collect();
+        self.learn_equal(&pairs);
+    }
+
+    /// Notes which lengths would make the two of each pair equal.
+    pub(crate) fn learn_equal(&mut self, pairs: &[(Dim, Dim)]) {
         self.solved
             .extend(pairs.iter().filter_map(|(a, b)| known::solve(a, b)));
     }

@@ -83,7 +83,7 @@ pub(crate) fn import(
         let constraints = std::mem::take(&mut walked.importer.cx.constraints);
         let solved = std::mem::take(&mut walked.importer.cx.solved);
         match known.with(constraints.clone(), solved) {
-            Some(more) if !walked.importer.invalid.is_empty() && walks < MAX_WALKS => known = more,
+            Some(more) if walked.importer.failed() && walks < MAX_WALKS => known = more,
             _ => {
                 walked.importer.cx.constraints = constraints;
                 return walked.importer.finish(walked.inputs, walked.outputs);
@@ -141,6 +141,10 @@ fn walk<'m>(
 }
 
 impl<'m> Importer<'m> {
+    fn failed(&self) -> bool {
+        !self.invalid.is_empty() || !self.unsupported.is_empty()
+    }
+
     fn finish(
         mut self,
         inputs: Vec<PortInfo>,

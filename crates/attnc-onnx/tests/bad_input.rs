@@ -405,7 +405,7 @@ fn refusals_say_what_would_be_needed() {
         ("NonZero", "selects with a mask"),
         ("Loop", "traced"),
         ("QLinearMatMul", "the model in floats"),
-        ("TopK", "masks instead"),
+        ("NonMaxSuppression", "masks instead"),
     ] {
         let nodes = [node(op, &["x"], &["y"])];
         let error = import(&model(17, &[x(&["2"])], &[], &nodes)).unwrap_err();

@@ -14,10 +14,12 @@ mod elementwise;
 mod gather;
 mod matmul;
 mod norm;
+mod pool;
 mod reduce;
 mod resize;
 mod rotary;
 mod scatter;
+mod select;
 mod shape;
 
 use crate::attrs::Attrs;
@@ -178,6 +180,13 @@ const OPS: &[OpEntry] = &[
     op("Split", 2, &["axis", "split", "num_outputs"], shape::split),
     op("Squeeze", 2, &["axes"], shape::squeeze),
     op("Tile", 2, &[], shape::tile),
+    op(
+        "DepthToSpace",
+        1,
+        &["blocksize", "mode"],
+        shape::depth_to_space,
+    ),
+    op("SpaceToDepth", 1, &["blocksize"], shape::space_to_depth),
     op("Transpose", 1, &["perm"], shape::transpose),
     op("Trilu", 2, &["upper"], shape::trilu),
     op("Unsqueeze", 2, &["axes"], shape::unsqueeze),
@@ -222,6 +231,21 @@ const OPS: &[OpEntry] = &[
         ],
         resize::resize,
     ),
+    op("ArgMax", 1, ARG, |c| select::arg(c, ReduceOp::Max)),
+    op("ArgMin", 1, ARG, |c| select::arg(c, ReduceOp::Min)),
+    op("OneHot", 3, &["axis"], select::one_hot),
+    op(
+        "TopK",
+        2,
+        &["axis", "k", "largest", "sorted"],
+        select::top_k,
+    ),
+    op(
+        "ScatterElements",
+        3,
+        &["axis", "reduction"],
+        select::scatter_elements,
+    ),
     op("ScatterND", 3, &["reduction"], scatter::scatter_nd),
     op(
         "TensorScatter",
@@ -251,6 +275,12 @@ const OPS: &[OpEntry] = &[
         3,
         &["axis", "epsilon", "stash_type"],
         norm::layer_norm,
+    ),
+    op(
+        "BatchNormalization",
+        5,
+        &["epsilon", "momentum", "spatial", "training_mode"],
+        norm::batch_norm,
     ),
     op(
         "GroupNormalization",
@@ -304,6 +334,27 @@ const OPS: &[OpEntry] = &[
         ],
         conv::conv,
     ),
+    op(
+        "ConvTranspose",
+        3,
+        &[
+            "auto_pad",
+            "dilations",
+            "group",
+            "kernel_shape",
+            "output_padding",
+            "output_shape",
+            "pads",
+            "strides",
+        ],
+        conv::conv_transpose,
+    ),
+    op("AveragePool", 1, AVERAGE_POOL, pool::average),
+    op("MaxPool", 1, MAX_POOL, pool::max),
+    op("GlobalAveragePool", 1, &[], |c| {
+        pool::global(c, ReduceOp::Mean)
+    }),
+    op("GlobalMaxPool", 1, &[], |c| pool::global(c, ReduceOp::Max)),
     op(
         "Attention",
         7,
@@ -412,6 +463,28 @@ const OPS: &[OpEntry] = &[
     ),
 ];
 
+const ARG: &[&str] = &["axis", "keepdims", "select_last_index"];
+
+const AVERAGE_POOL: &[&str] = &[
+    "auto_pad",
+    "ceil_mode",
+    "count_include_pad",
+    "dilations",
+    "kernel_shape",
+    "pads",
+    "strides",
+];
+
+const MAX_POOL: &[&str] = &[
+    "auto_pad",
+    "ceil_mode",
+    "dilations",
+    "kernel_shape",
+    "pads",
+    "storage_order",
+    "strides",
+];
+
 const REDUCE: &[&str] = &["axes", "keepdims", "noop_with_empty_axes"];
 
 /// What is said of an operator that is not known.
@@ -427,7 +500,7 @@ fn refusal(op: &str) -> (&'static str, &'static str) {
             "a result whose length depends on data",
             "an export that selects with a mask (Where) instead of a list of positions",
         ),
-        "TopK" | "NonMaxSuppression" => (
+        "NonMaxSuppression" => (
             "sorting by data",
             "an export that thresholds or masks instead",
         ),

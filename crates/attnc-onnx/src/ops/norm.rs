@@ -169,3 +169,30 @@ pub(super) fn mean_variance(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let root = c.with(BinaryOp::Add, &root, 1e-9)?;
     Ok(vec![c.binary(BinaryOp::Div, &off, &root)?])
 }
+
+/// With the statistics of training: one factor and one offset a channel.
+pub(super) fn batch_norm(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let x = c.input(0)?;
+    let (gain, bias, average, variance) = (c.input(1)?, c.input(2)?, c.input(3)?, c.input(4)?);
+    if c.attrs.flag("training_mode", false)? || (1..5).any(|n| c.wants(n)) {
+        return Err(OpError::unsupported(
+            "the statistics of a batch",
+            "a model exported for inference",
+        ));
+    }
+    if !c.attrs.flag("spatial", true)? {
+        return Err(OpError::unsupported("spatial 0", "statistics by channel"));
+    }
+    let eps = f64::from(c.attrs.float("epsilon")?.unwrap_or(1e-5));
+    let variance = c.with(BinaryOp::Add, &variance, eps)?;
+    let scale = c.unary(UnaryOp::Rsqrt, &variance)?;
+    let scale = c.binary(BinaryOp::Mul, &gain, &scale)?;
+    let offset = c.binary(BinaryOp::Mul, &average, &scale)?;
+    let offset = c.binary(BinaryOp::Sub, &bias, &offset)?;
+    let mut shape = c.shape(&scale);
+    shape.extend(vec![Dim::one(); c.rank(&x).saturating_sub(2)]);
+    let scale = c.reshape(&scale, shape.clone())?;
+    let offset = c.reshape(&offset, shape)?;
+    let scaled = c.binary(BinaryOp::Mul, &x, &scale)?;
+    Ok(vec![c.binary(BinaryOp::Add, &scaled, &offset)?])
+}

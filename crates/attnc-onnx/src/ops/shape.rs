@@ -56,12 +56,21 @@ pub(super) fn reshape(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
         });
     }
     let left = c.ty(&x).elements();
-    let shape = fill_in(shape, &left)?;
+    let filled = fill_in(&shape, &left);
+    if filled.is_err() {
+        // Numbers in the place of lengths are those of the traced example.
+        let pairs = from.iter().zip(&shape);
+        let pairs: Vec<_> = pairs
+            .filter_map(|(a, b)| Some((a.clone(), b.clone()?)))
+            .collect();
+        c.cx.learn_equal(&pairs);
+    }
+    let shape = filled?;
     Ok(vec![c.reshape(&x, shape)?])
 }
 
 /// Puts what is left of `total` in the place of the one length that is not given.
-fn fill_in(shape: Vec<Option<Dim>>, total: &Dim) -> OpResult<Shape> {
+fn fill_in(shape: &[Option<Dim>], total: &Dim) -> OpResult<Shape> {
     let known: Dim = shape.iter().flatten().cloned().product();
     let mut open = shape.iter().filter(|d| d.is_none());
     let rest = match (open.next(), open.next()) {
@@ -86,8 +95,8 @@ fn fill_in(shape: Vec<Option<Dim>>, total: &Dim) -> OpResult<Shape> {
         },
     };
     Ok(shape
-        .into_iter()
-        .map(|d| d.unwrap_or_else(|| rest.clone()))
+        .iter()
+        .map(|d| d.clone().unwrap_or_else(|| rest.clone()))
         .collect())
 }
 
@@ -497,4 +506,69 @@ pub(super) fn trilu(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     }
     let zero = c.scalar_like(&x, 0.0);
     Ok(vec![c.apply(Op::Where, &[&keep, &x, &zero])?])
+}
+
+/// Blocks of channels become blocks of pixels.
+pub(super) fn depth_to_space(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let (x, block, [batch, depth, height, width]) = pixels(c)?;
+    let Some(rest) = depth.exact_div(&(block.clone() * block.clone())) else {
+        let message = format!("blocks of {block} by {block} from {depth} channels");
+        return Err(OpError::invalid("shape-mismatch", message));
+    };
+    let (apart, perm) = match c.attrs.string("mode")?.unwrap_or("DCR") {
+        "DCR" => (
+            [block.clone(), block.clone(), rest.clone()],
+            [0, 3, 4, 1, 5, 2],
+        ),
+        "CRD" => (
+            [rest.clone(), block.clone(), block.clone()],
+            [0, 1, 4, 2, 5, 3],
+        ),
+        other => {
+            let message = format!("attribute `mode` is `{other}`, expected `DCR` or `CRD`");
+            return Err(OpError::invalid("bad-attribute", message));
+        }
+    };
+    let mut shape = vec![batch.clone()];
+    shape.extend(apart);
+    shape.extend([height.clone(), width.clone()]);
+    let x = c.reshape(&x, shape)?;
+    let x = c.transpose(&x, perm.to_vec())?;
+    let shape = vec![batch, rest, height * block.clone(), width * block];
+    Ok(vec![c.reshape(&x, shape)?])
+}
+
+/// Blocks of pixels become blocks of channels.
+pub(super) fn space_to_depth(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let (x, block, [batch, depth, height, width]) = pixels(c)?;
+    let (Some(rows), Some(columns)) = (height.exact_div(&block), width.exact_div(&block)) else {
+        let message = format!("blocks of {block} by {block} from {height} by {width}");
+        return Err(OpError::invalid("shape-mismatch", message));
+    };
+    let (b, d) = (batch.clone(), depth.clone());
+    let apart = vec![
+        b,
+        d,
+        rows.clone(),
+        block.clone(),
+        columns.clone(),
+        block.clone(),
+    ];
+    let x = c.reshape(&x, apart)?;
+    let x = c.transpose(&x, vec![0, 3, 5, 1, 2, 4])?;
+    let shape = vec![batch, depth * block.clone() * block, rows, columns];
+    Ok(vec![c.reshape(&x, shape)?])
+}
+
+/// The operand, `blocksize`, and the four lengths.
+fn pixels(c: &Call<'_, '_>) -> OpResult<(Value, Dim, [Dim; 4])> {
+    let x = c.input(0)?;
+    let block = c.attrs.int("blocksize")?.unwrap_or(0);
+    match <[Dim; 4]>::try_from(c.shape(&x)) {
+        Ok(dims) if (1..FAR).contains(&block) => Ok((x, Dim::from(block), dims)),
+        _ => {
+            let message = format!("blocks of {block} of {}", c.ty(&x));
+            Err(OpError::invalid("shape-mismatch", message))
+        }
+    }
 }

@@ -1,0 +1,236 @@
+//! Choosing elements by their rank, by their size and by their index.
+//!
+//! Nothing is sorted. The rank of an element is the number of elements that come before it, a sum over the
+//! comparisons of all pairs; an element that an index names is found by comparing the index with all
+//! positions. Both are a reduction of a pointwise expression: no table of pairs is ever a buffer.
+
+use crate::call::Call;
+use crate::error::{OpError, OpResult};
+use crate::eval::Elems;
+use crate::value::Value;
+use attnc_ir::{BinaryOp, CompareOp, DType, Dim, Op, ReduceOp, Shape};
+
+/// More elements than this are not compared pair by pair.
+const MAX_RANKED: i64 = 8192;
+
+fn length(dim: &Dim) -> Value {
+    Value::ints(Elems::scalar(DType::I32, dim.clone()))
+}
+
+/// `0, 1, 2, ..` along one axis of `rank` axes.
+fn count(c: &mut Call<'_, '_>, rank: usize, axis: usize, len: &Dim) -> OpResult<Value> {
+    let mut shape = vec![Dim::one(); rank];
+    shape[axis] = len.clone();
+    let (start, step) = (Dim::zero(), Dim::one());
+    c.apply(
+        Op::Iota {
+            shape,
+            axis,
+            start,
+            step,
+        },
+        &[],
+    )
+}
+
+fn with_axis(c: &mut Call<'_, '_>, x: &Value, axis: usize) -> OpResult<Value> {
+    let mut shape = c.shape(x);
+    shape.insert(axis, Dim::one());
+    c.reshape(x, shape)
+}
+
+fn reduce(c: &mut Call<'_, '_>, op: ReduceOp, x: &Value, axis: usize) -> OpResult<Value> {
+    let (axes, keep_dims) = (vec![axis], false);
+    c.apply(
+        Op::Reduce {
+            op,
+            axes,
+            keep_dims,
+        },
+        &[x],
+    )
+}
+
+fn choose(c: &mut Call<'_, '_>, which: &Value, yes: &Value, no: f64) -> OpResult<Value> {
+    let no = c.scalar_like(yes, no);
+    c.apply(Op::Where, &[which, yes, &no])
+}
+
+/// The `k` largest (or smallest) elements along an axis and their positions; equal ones in their order.
+pub(super) fn top_k(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let x = c.input(0)?;
+    let shape = c.shape(&x);
+    let axis = c.axis(-1, shape.len())?;
+    let size = shape[axis].clone();
+    let k = match c.attrs.int("k")? {
+        Some(k) => Dim::from(k),
+        None => {
+            let k = c.input(1)?;
+            let k = c.reshape(&k, Vec::new())?;
+            c.dim(&k, "the number of elements")?
+        }
+    };
+    let beyond = |n: &Dim, most: i64| n.as_const().is_some_and(|n| !(0..=most).contains(&n));
+    if beyond(&k, size.as_const().unwrap_or(i64::MAX)) {
+        let message = format!("{k} elements of axis {axis} of {}", c.ty(&x));
+        return Err(OpError::invalid("shape-mismatch", message));
+    }
+    if beyond(&size, MAX_RANKED) {
+        return Err(OpError::unsupported(
+            format!("the order of {size} elements"),
+            format!("at most {MAX_RANKED}"),
+        ));
+    }
+    c.cx.require(k.clone(), size.clone(), || {
+        "the number of elements of a TopK".to_owned()
+    });
+    // `sorted = 0` leaves the order open.
+    let before = match c.attrs.flag("largest", true)? {
+        true => CompareOp::Gt,
+        false => CompareOp::Lt,
+    };
+    let rank = rank_of(c, &x, axis, before)?;
+    let places = count(c, shape.len() + 1, axis + 1, &k)?;
+    let here = c.compare(CompareOp::Eq, &rank, &places)?;
+    let position = count(c, shape.len() + 1, axis, &size)?;
+    let position = choose(c, &here, &position, 0.0)?;
+    let positions = reduce(c, ReduceOp::Sum, &position, axis)?;
+    let values = c.apply(Op::GatherElements { axis }, &[&x, &positions])?;
+    Ok(vec![values, positions])
+}
+
+/// How many elements come before each along `axis`; the result has an axis of length 1 behind it.
+fn rank_of(c: &mut Call<'_, '_>, x: &Value, axis: usize, before: CompareOp) -> OpResult<Value> {
+    let (rank, size) = (c.rank(x) + 1, c.shape(x)[axis].clone());
+    let one = with_axis(c, x, axis + 1)?;
+    let other = with_axis(c, x, axis)?;
+    let ahead = c.compare(before, &other, &one)?;
+    let equal = c.compare(CompareOp::Eq, &other, &one)?;
+    let here = count(c, rank, axis, &size)?;
+    let there = count(c, rank, axis + 1, &size)?;
+    let earlier = c.compare(CompareOp::Lt, &there, &here)?;
+    let tied = c.binary(BinaryOp::And, &equal, &earlier)?;
+    let ahead = c.binary(BinaryOp::Or, &ahead, &tied)?;
+    let ahead = c.cast(DType::I32, &ahead)?;
+    let sum = reduce(c, ReduceOp::Sum, &ahead, axis + 1)?;
+    with_axis(c, &sum, axis + 1)
+}
+
+/// The position of the largest (or smallest) element along an axis: the first, or the last.
+pub(super) fn arg(c: &mut Call<'_, '_>, best: ReduceOp) -> OpResult<Vec<Value>> {
+    let x = c.input(0)?;
+    let shape = c.shape(&x);
+    let axis = c.axis(0, shape.len())?;
+    let last = c.attrs.flag("select_last_index", false)?;
+    let most = reduce(c, best, &x, axis)?;
+    let most = with_axis(c, &most, axis)?;
+    let best = c.compare(CompareOp::Eq, &x, &most)?;
+    let position = count(c, shape.len(), axis, &shape[axis])?;
+    let (pick, elsewhere) = match last {
+        true => (ReduceOp::Max, Dim::zero()),
+        false => (ReduceOp::Min, shape[axis].clone() - Dim::one()),
+    };
+    let position = c.apply(Op::Where, &[&best, &position, &length(&elsewhere)])?;
+    let out = reduce(c, pick, &position, axis)?;
+    Ok(vec![match c.attrs.flag("keepdims", true)? {
+        true => with_axis(c, &out, axis)?,
+        false => out,
+    }])
+}
+
+/// Indices counted from the front.
+fn from_front(c: &mut Call<'_, '_>, indices: &Value, size: &Dim) -> OpResult<Value> {
+    let indices = c.cast(DType::I32, indices)?;
+    let zero = c.cx.scalar(DType::I32, 0.0);
+    let negative = c.compare(CompareOp::Lt, &indices, &zero)?;
+    let wrapped = c.binary(BinaryOp::Add, &indices, &length(size))?;
+    c.apply(Op::Where, &[&negative, &wrapped, &indices])
+}
+
+/// A new axis that is `on` at the index and `off` elsewhere.
+pub(super) fn one_hot(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let (indices, depth, values) = (c.input(0)?, c.input(1)?, c.input(2)?);
+    let depth = c.reshape(&depth, Vec::new())?;
+    let depth = c.dim(&depth, "the depth")?;
+    let rank = c.rank(&indices) + 1;
+    let axis = c.axis(-1, rank)?;
+    let mut value = |n: usize| {
+        let (start, len) = (Dim::from(n), Dim::one());
+        let part = Op::Slice {
+            axis: 0,
+            start,
+            len,
+            step: 1,
+        };
+        let part = c.apply(part, &[&values])?;
+        c.reshape(&part, Vec::new())
+    };
+    let (off, on) = (value(0)?, value(1)?);
+    let indices = from_front(c, &indices, &depth)?;
+    let indices = with_axis(c, &indices, axis)?;
+    let places = count(c, rank, axis, &depth)?;
+    let hit = c.compare(CompareOp::Eq, &indices, &places)?;
+    Ok(vec![c.apply(Op::Where, &[&hit, &on, &off])?])
+}
+
+/// How updates join what is there: the reduction, its neutral element, and how its result is put in.
+fn reduction(name: &str) -> OpResult<Option<(ReduceOp, f64, BinaryOp)>> {
+    Ok(Some(match name {
+        "none" => return Ok(None),
+        "add" => (ReduceOp::Sum, 0.0, BinaryOp::Add),
+        "mul" => (ReduceOp::Prod, 1.0, BinaryOp::Mul),
+        "max" => (ReduceOp::Max, f64::NEG_INFINITY, BinaryOp::Max),
+        "min" => (ReduceOp::Min, f64::INFINITY, BinaryOp::Min),
+        other => {
+            let message = format!("attribute `reduction` is `{other}`");
+            return Err(OpError::invalid("bad-attribute", message));
+        }
+    }))
+}
+
+/// Each element gets the last update whose index along the axis is its own, or all of them joined.
+pub(super) fn scatter_elements(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let (x, indices, updates) = (c.input(0)?, c.input(1)?, c.input(2)?);
+    let (shape, block): (Shape, Shape) = (c.shape(&x), c.shape(&indices));
+    let axis = c.axis(0, shape.len())?;
+    if block.len() != shape.len() || c.shape(&updates) != block {
+        let message = format!(
+            "indices {} and updates {} of {}",
+            c.ty(&indices),
+            c.ty(&updates),
+            c.ty(&x)
+        );
+        return Err(OpError::invalid("shape-mismatch", message));
+    }
+    if (0..shape.len()).any(|n| n != axis && block[n] != shape[n]) {
+        return Err(OpError::unsupported(
+            format!("indices {} of a part of {}", c.ty(&indices), c.ty(&x)),
+            format!("indices for all of it but axis {axis}"),
+        ));
+    }
+    let join = reduction(c.attrs.string("reduction")?.unwrap_or("none"))?;
+    if join.is_some_and(|(_, neutral, _)| neutral.is_infinite()) && !c.dtype(&x).is_float() {
+        return Err(OpError::unsupported(
+            "the reduction of integers by size",
+            "a sum, a product, or floats",
+        ));
+    }
+    let indices = from_front(c, &indices, &shape[axis])?;
+    let indices = with_axis(c, &indices, axis + 1)?;
+    let places = count(c, shape.len() + 1, axis + 1, &shape[axis])?;
+    let hit = c.compare(CompareOp::Eq, &indices, &places)?;
+    let Some((op, neutral, join)) = join else {
+        let numbers = count(c, shape.len() + 1, axis, &block[axis])?;
+        let number = choose(c, &hit, &numbers, -1.0)?;
+        let number = reduce(c, ReduceOp::Max, &number, axis)?;
+        let zero = c.cx.scalar(DType::I32, 0.0);
+        let written = c.compare(CompareOp::Ge, &number, &zero)?;
+        let number = c.binary(BinaryOp::Max, &number, &zero)?;
+        let fresh = c.apply(Op::GatherElements { axis }, &[&updates, &number])?;
+        return Ok(vec![c.apply(Op::Where, &[&written, &fresh, &x])?]);
+    };
+    let updates = with_axis(c, &updates, axis + 1)?;
+    let update = choose(c, &hit, &updates, neutral)?;
+    let all = reduce(c, op, &update, axis)?;
+    Ok(vec![c.binary(join, &x, &all)?])
+}
