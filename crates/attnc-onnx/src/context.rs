@@ -182,6 +182,11 @@ impl Context {
         let differ = aligned.filter(|(a, b)| !a.is(1) && !b.is(1));
         let pairs: Vec<_> = differ.map(|(a, b)| (a.clone(), b.clone())).collect();
         self.learn_equal(&pairs);
+        for (a, b) in &pairs {
+            for (smaller, larger) in known::decide(a, b, true) {
+                self.require(smaller, larger, || format!("axes of {a} and {b}"));
+            }
+        }
     }
 
     /// Notes which lengths would make the two of each pair equal.

@@ -131,6 +131,69 @@ pub(crate) fn solve(a: &Dim, b: &Dim) -> Option<(String, i64)> {
     (exact && value >= 1).then(|| (name.to_string(), value))
 }
 
+/// What makes two lengths equal, or one of them 1 where `or_one`, by deciding their `min` and `max`:
+/// pairs of lengths, the first at most the second.
+pub(crate) fn decide(a: &Dim, b: &Dim, or_one: bool) -> Vec<(Dim, Dim)> {
+    let fits = |a: &Dim, b: &Dim| a == b || (or_one && (a.is(1) || b.is(1)));
+    let (mut a, mut b) = (a.clone(), b.clone());
+    let mut decided = Vec::new();
+    for _ in 0..MAX_CHOICES {
+        let Some(atom) = [&a, &b].into_iter().find_map(first_choice) else {
+            break;
+        };
+        let (Atom::Min(x, y) | Atom::Max(x, y)) = &atom else {
+            break;
+        };
+        let fitting = |by: &Dim| fits(&put(&a, &atom, by), &put(&b, &atom, by));
+        let (by, other) = if fitting(x) || !fitting(y) {
+            (x, y)
+        } else {
+            (y, x)
+        };
+        decided.push(match &atom {
+            Atom::Min(..) => ((**by).clone(), (**other).clone()),
+            _ => ((**other).clone(), (**by).clone()),
+        });
+        (a, b) = (put(&a, &atom, by), put(&b, &atom, by));
+        if fits(&a, &b) {
+            return decided;
+        }
+    }
+    Vec::new()
+}
+
+/// Lengths with more choices than this are not looked into.
+const MAX_CHOICES: usize = 4;
+
+/// The length with an atom replaced where it is a factor of a term.
+fn put(dim: &Dim, atom: &Atom, by: &Dim) -> Dim {
+    let mut out = Dim::zero();
+    for (coeff, mono) in dim.terms() {
+        let mut term = Dim::from(coeff);
+        for (factor, power) in mono {
+            let value = match factor {
+                found if found == atom => by.clone(),
+                Atom::Sym(name) => Dim::sym(name),
+                Atom::Index(n) => Dim::index(*n),
+                Atom::FloorDiv(a, b) => a.floor_div(b, &Extents::none()),
+                Atom::Min(a, b) => a.minimum(b, &Extents::none()),
+                Atom::Max(a, b) => a.maximum(b, &Extents::none()),
+            };
+            term = (0..*power).fold(term, |term, _| term * value.clone());
+        }
+        out = out + term;
+    }
+    out
+}
+
+fn first_choice(dim: &Dim) -> Option<Atom> {
+    let atoms = dim.terms().flat_map(|(_, mono)| mono.iter());
+    atoms
+        .map(|(atom, _)| atom)
+        .find(|atom| matches!(atom, Atom::Min(..) | Atom::Max(..)))
+        .cloned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +216,23 @@ mod tests {
         assert_eq!(solved("S + 4", "2"), None);
         assert_eq!(solved("S", "S"), None);
         assert_eq!(solved("7", "8"), None);
+    }
+
+    #[test]
+    fn choices_are_decided_so_that_lengths_fit() {
+        let decided = |a: &str, b: &str| decide(&dim(a), &dim(b), true);
+        // A table of 64 cut to the last S entries.
+        assert_eq!(
+            decided("S", "64 - max(0, 64 - S)"),
+            [(dim("0"), dim("64 - S"))]
+        );
+        assert_eq!(
+            decided("S", "1 - max(0, 1 - S)"),
+            [(dim("1 - S"), dim("0"))]
+        );
+        assert_eq!(decided("S", "min(T, S)"), [(dim("S"), dim("T"))]);
+        assert_eq!(decided("S", "min(T, 2 * S)"), []);
+        assert_eq!(decided("S", "T"), []);
     }
 
     #[test]

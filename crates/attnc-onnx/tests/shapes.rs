@@ -445,3 +445,56 @@ fn a_resize_is_gathers_along_each_axis() {
             .contains("a length of H made 8")
     );
 }
+
+#[test]
+fn padding_to_a_multiple_divides() {
+    // `pad(x, (0, -S % 4))` in blocks of 4, as local attention is written.
+    let nodes = [
+        node("Shape", &["x"], &["s"]),
+        node("Gather", &["s", "zero"], &["n"]),
+        node("Neg", &["n"], &["less"]),
+        node("Mod", &["less", "four"], &["more"]),
+        node("Reshape", &["more", "one"], &["more1"]),
+        node("Concat", &["none", "more1"], &["pads"]).int("axis", 0),
+        node("Pad", &["x", "pads"], &["padded"]),
+        node("Reshape", &["padded", "blocks"], &["y"]),
+    ];
+    let constants = [
+        longs("zero", &[], &[0]),
+        longs("four", &[], &[4]),
+        longs("one", &[1], &[1]),
+        longs("none", &[1], &[0]),
+        longs("blocks", &[2], &[-1, 4]),
+    ];
+    let text = body(&model(17, &[x(&["S"])], &constants, &nodes));
+    assert!(text.contains("pad %x"), "{text}");
+    assert!(text.contains("shape = ["), "{text}");
+}
+
+#[test]
+fn the_last_entries_of_a_table_are_as_many_as_are_asked_for() {
+    // `table[max(0, 64 - S):]` against scores of S: S is at most 64.
+    let nodes = [
+        node("Shape", &["x"], &["s"]),
+        node("Gather", &["s", "zero"], &["n"]),
+        node("Sub", &["most", "n"], &["left"]),
+        node("Max", &["left", "zero"], &["start"]),
+        node("Reshape", &["start", "one"], &["start1"]),
+        node("Slice", &["table", "start1", "far"], &["last"]),
+        node("Add", &["x", "last"], &["y"]),
+    ];
+    let constants = [
+        longs("zero", &[], &[0]),
+        longs("most", &[], &[64]),
+        longs("one", &[1], &[1]),
+        longs("far", &[1], &[i64::MAX]),
+        floats("table", &[64], &[0.5; 64]),
+    ];
+    let import = import(&model(17, &[x(&["S"])], &constants, &nodes)).unwrap();
+    let held: Vec<_> = import
+        .constraints
+        .iter()
+        .map(|c| format!("{} <= {}", c.smaller, c.larger))
+        .collect();
+    assert!(held.contains(&"0 <= -S + 64".to_owned()), "{held:?}");
+}

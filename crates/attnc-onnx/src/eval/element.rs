@@ -46,6 +46,22 @@ fn tame(dim: Dim) -> Option<Dim> {
     is_tame(&dim).then_some(dim)
 }
 
+/// What leaves the same remainder and is not negative: `-S` modulo 4 is `3 * S` modulo 4.
+fn residue(a: &Dim, by: i64) -> Option<Dim> {
+    let mut out = Dim::zero();
+    for (coeff, mono) in a.terms() {
+        let mut term = Dim::from(coeff.checked_rem_euclid(by).filter(|_| by > 0)?);
+        for (atom, power) in mono {
+            let Atom::Sym(name) = atom else {
+                return None;
+            };
+            term = (0..*power).fold(term, |term, _| term * Dim::sym(name));
+        }
+        out = out + term;
+    }
+    Some(out)
+}
+
 impl Element for Dim {
     fn literal(value: f64, _: DType) -> Option<Self> {
         #[expect(
@@ -107,7 +123,10 @@ impl Element for Dim {
                 Some((_, 0)) => return None,
                 Some(_) => a.modulo(b, &none),
                 None if nonneg() => a.modulo(b, &none),
-                None => return None,
+                None => {
+                    let reduced = residue(a, b.as_const().filter(|_| op == BinaryOp::Mod)?)?;
+                    reduced.modulo(b, &none)
+                }
             },
             BinaryOp::And => Self::from(i64::from(consts?.0 != 0 && consts?.1 != 0)),
             BinaryOp::Or => Self::from(i64::from(consts?.0 != 0 || consts?.1 != 0)),

@@ -7,7 +7,7 @@
 use crate::call::Call;
 use crate::error::{OpError, OpResult};
 use crate::eval::Elems;
-use crate::value::Value;
+use crate::value::{MAX_INTS, Value};
 use attnc_ir::{BinaryOp, CompareOp, DType, Dim, Op, ReduceOp, Shape};
 
 /// More elements than this are not compared pair by pair.
@@ -166,11 +166,59 @@ pub(super) fn one_hot(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
         c.reshape(&part, Vec::new())
     };
     let (off, on) = (value(0)?, value(1)?);
+    if let Some(known) = known_one_hot(&indices, axis, &depth, &off, &on) {
+        return Ok(vec![known]);
+    }
     let indices = from_front(c, &indices, &depth)?;
     let indices = with_axis(c, &indices, axis)?;
     let places = count(c, rank, axis, &depth)?;
     let hit = c.compare(CompareOp::Eq, &indices, &places)?;
     Ok(vec![c.apply(Op::Where, &[&hit, &on, &off])?])
+}
+
+/// The list that one known index makes of known numbers: exporters write lengths of repeats so.
+fn known_one_hot(
+    indices: &Value,
+    axis: usize,
+    depth: &Dim,
+    off: &Value,
+    on: &Value,
+) -> Option<Value> {
+    let (indices, off, on) = (indices.as_ints()?, off.as_ints()?, on.as_ints()?);
+    let [index] = indices.data.as_slice() else {
+        return None;
+    };
+    let size = usize::try_from(depth.as_const()?).ok()?;
+    let index = index.as_const()?;
+    let index = if index < 0 {
+        index + depth.as_const()?
+    } else {
+        index
+    };
+    let hit = usize::try_from(index).ok();
+    let mut shape = indices.shape.clone();
+    shape.insert(axis, size);
+    let pick = |n| if Some(n) == hit { &on } else { &off };
+    Some(Value::ints(Elems {
+        dtype: on.dtype,
+        shape,
+        data: (0..size.min(MAX_INTS + 1))
+            .map(|n| pick(n).data[0].clone())
+            .collect(),
+    }))
+    .filter(|_| size <= MAX_INTS)
+}
+
+/// `x` with elements replaced, where all is known and of one axis: changed shapes are written so.
+fn known_scatter(x: &Value, indices: &Value, updates: &Value) -> Option<Value> {
+    let (mut x, indices, updates) = (x.as_ints()?, indices.as_ints()?, updates.as_ints()?);
+    for (index, update) in indices.data.iter().zip(updates.data) {
+        let size = i64::try_from(x.data.len()).ok()?;
+        let index = index.as_const()?;
+        let index = if index < 0 { index + size } else { index };
+        *x.data.get_mut(usize::try_from(index).ok()?)? = update;
+    }
+    (x.shape.len() == 1).then(|| Value::ints(x))
 }
 
 /// How updates join what is there: the reduction, its neutral element, and how its result is put in.
@@ -214,6 +262,11 @@ pub(super) fn scatter_elements(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
             "the reduction of integers by size",
             "a sum, a product, or floats",
         ));
+    }
+    if join.is_none()
+        && let Some(known) = known_scatter(&x, &indices, &updates)
+    {
+        return Ok(vec![known]);
     }
     let indices = from_front(c, &indices, &shape[axis])?;
     let indices = with_axis(c, &indices, axis + 1)?;
