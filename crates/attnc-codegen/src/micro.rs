@@ -28,6 +28,7 @@ mod attention;
 mod matmul;
 
 pub use attention::AttentionTile;
+pub(crate) use attention::MAX_HELD;
 pub use matmul::{LeftLoad, MatmulTile, RightLoad};
 
 use crate::Stored;

@@ -111,6 +111,25 @@ fn a_padding_mask_adds_a_finite_number() {
 }
 
 #[test]
+fn a_scale_that_is_given_is_taken() {
+    let scaled = |n: NodeProto| n.int("num_heads", 4).float("scale", 0.75);
+    let one_projection = one(
+        &[x("x", &["B", "S", "32"]), x("w", &["32", "96"])],
+        &[],
+        &[scaled(ms("Attention", &["x", "w"], &["y"]))],
+    );
+    let models = [
+        multi_head(scaled),
+        group_query(|n| n.float("scale", 0.75)),
+        one_projection,
+    ];
+    for model in models {
+        let text = body(&model);
+        assert!(text.contains("scale = 0.75"), "{text}");
+    }
+}
+
+#[test]
 fn what_a_multi_head_attention_lacks_is_said() {
     assert_eq!(codes(&multi_head(|n| n)), ["bad-attribute"]);
     assert_eq!(

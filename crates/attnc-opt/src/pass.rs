@@ -78,7 +78,7 @@ pub struct Remark {
     pub nodes: Vec<String>,
     /// The sentence.
     pub message: String,
-    /// For a refusal: the first node that stood in the way.
+    /// For a refusal: the first node that stood in the way. For a note: the node that it is about.
     pub at: Option<String>,
 }
 
@@ -129,6 +129,14 @@ impl Trace {
             message: message.into(),
             at: None,
         });
+    }
+
+    /// Leaves something to know about a node, and the node that makes it so.
+    pub fn note(&mut self, graph: &Graph, node: ValueId, message: impl Into<String>, at: ValueId) {
+        self.remark(RemarkKind::Note, graph, &[node], message);
+        if let Some(remark) = self.remarks.last_mut() {
+            remark.at = Some(source_name(graph, at));
+        }
     }
 
     /// Leaves a refusal: the candidate, why, and the node in the way.

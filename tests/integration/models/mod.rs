@@ -5,6 +5,7 @@ mod minilm;
 mod mutations;
 mod rewrites;
 mod scores;
+mod tables;
 mod tiny;
 
 use crate::support::{Outcome, check_eq, ensure};
@@ -21,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let groups = [
         tiny::trials(),
         exports::trials(),
+        tables::trials(),
         minilm::trials(),
         mutations::trials(),
     ];

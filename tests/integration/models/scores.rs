@@ -23,9 +23,9 @@ pub(super) fn none_in_memory(path: &Path) -> Outcome {
     let axes = lengths(&optimised.graph);
     ensure(!axes.is_empty(), || "nothing fused".to_owned())?;
     let fused = compile::lower(&optimised.graph, &profile)?.plan;
-    let held = scores(&fused, &axes);
-    ensure(held.is_empty(), || {
-        format!("buffers with queries and keys: {}", held.join(", "))
+    let tables = held(&fused, &axes);
+    ensure(tables.is_empty(), || {
+        format!("buffers with queries and keys: {}", tables.join(", "))
     })?;
 
     let apart = compile::optimise(&model.graph, &unfused())?;
@@ -34,13 +34,13 @@ pub(super) fn none_in_memory(path: &Path) -> Outcome {
         return Ok(());
     }
     let apart = compile::lower(&apart.graph, &profile)?.plan;
-    ensure(!scores(&apart, &axes).is_empty(), || {
+    ensure(!held(&apart, &axes).is_empty(), || {
         "the check finds no scores where nothing is fused, so it finds nothing".to_owned()
     })
 }
 
 /// Queries and keys of every attention in a fused graph.
-fn lengths(graph: &Graph) -> BTreeSet<(Dim, Dim)> {
+pub(super) fn lengths(graph: &Graph) -> BTreeSet<(Dim, Dim)> {
     let attention = graph
         .values()
         .filter(|&v| matches!(graph.node(v).op, Op::Attention(_)));
@@ -54,7 +54,7 @@ fn lengths(graph: &Graph) -> BTreeSet<(Dim, Dim)> {
 }
 
 /// The buffers that hold scores, but for those the host gives.
-fn scores(plan: &Plan, lengths: &BTreeSet<(Dim, Dim)>) -> Vec<String> {
+pub(super) fn held(plan: &Plan, lengths: &BTreeSet<(Dim, Dim)>) -> Vec<String> {
     let made = plan.buffers.iter().filter(|b| b.kind != BufferKind::Input);
     made.filter(|b| {
         lengths

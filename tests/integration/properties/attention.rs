@@ -2,7 +2,7 @@
 //!
 //! Queries and keys have lengths of their own, both from 1 to beyond twice a workgroup's rows.
 
-use super::families::{ADDED, ALL, BOOLEAN, CAUSAL, Heads, added, attention, filled};
+use super::families::{ADDED, ALL, BOOLEAN, CAUSAL, Heads, attention};
 use super::{Family, Fill, Lengths};
 
 /// f32 against f64: scores of a few units, sums of some hundred terms.
@@ -27,7 +27,8 @@ fn family(name: &'static str, text: String, fills: &[(&'static str, Fill)]) -> F
 pub(super) fn families() -> Vec<Family> {
     let mut all = shapes();
     all.extend(masks());
-    all.extend(fills());
+    all.extend(head_dims());
+    all.extend(lengths());
     all
 }
 
@@ -145,25 +146,66 @@ fn masks() -> Vec<Family> {
     ]
 }
 
-/// Finite fills are numbers: a row whose keys are all filled is an ordinary softmax.
-fn fills() -> Vec<Family> {
-    let boolean = |name, fill: &str| {
-        let text = attention(Heads::of(16), "%mask: bool[B, 1, 1, N]", &filled(fill));
-        family(name, text, &[("mask", Fill::MaskWithDeadRows)])
-    };
-    let integer = |name, fill: &str, rtol| {
-        let text = attention(Heads::of(16), "%mask: i32[B, 1, 1, N]", &added(fill));
+/// Head dims with and without vectors, of one chunk and of many, and wider than a register tile.
+fn head_dims() -> Vec<Family> {
+    let of = |name, dim, value_dim, masked: &str| {
+        let heads = Heads {
+            value_dim,
+            scale: 0.3,
+            ..Heads::of(dim)
+        };
         Family {
-            rtol,
-            ..family(name, text, &[("mask", Fill::MaskWithDeadRows)])
+            lengths: vec![
+                ("B", Lengths::To(2)),
+                ("M", Lengths::SmallEdges),
+                ("N", Lengths::SmallEdges),
+            ],
+            cases: 8,
+            ..family(name, attention(heads, "", masked), &[])
         }
     };
     vec![
-        boolean("fill -1e4", "-1e4"),
-        boolean("fill -1e9", "-1e9"),
-        boolean("fill -3.4e38", "-3.4028235e38"),
-        // What a sum rounds a score to grows with the fill: eps(100) is 8e-6, eps(1e4) is 1e-3.
-        integer("added fill -100", "-100.0", 1e-4),
-        integer("added fill -1e4", "-10000.0", 2e-3),
+        of("attention of dim 1", 1, 1, CAUSAL),
+        of("attention of dim 2", 2, 2, ALL),
+        of("attention of dim 3", 3, 3, CAUSAL),
+        of("attention of dim 4", 4, 4, ALL),
+        of("attention of dim 16", 16, 16, CAUSAL),
+        of("attention of dim 40", 40, 40, CAUSAL),
+        of("attention of dim 128", 128, 128, CAUSAL),
+        of("attention of dim 256", 256, 256, CAUSAL),
+        of("attention of dim 320", 320, 320, CAUSAL),
+        of("attention of dim 576 and values of 512", 576, 512, CAUSAL),
+        of("attention of dim 261 and values of 3", 261, 3, CAUSAL),
+        of("attention of dim 3 and values of 262", 3, 262, ALL),
+    ]
+}
+
+/// One query, no query, no key, nothing.
+fn lengths() -> Vec<Family> {
+    let one_query = Family {
+        lengths: vec![("B", Lengths::To(3)), ("N", Lengths::Edges)],
+        ..family(
+            "attention of one query",
+            attention(Heads::of(16), "", ALL).replace('M', "1"),
+            &[],
+        )
+    };
+    let empty = |name, masked: &str| Family {
+        lengths: vec![
+            ("B", Lengths::FromNone(2)),
+            ("M", Lengths::FromNone(3)),
+            ("N", Lengths::FromNone(3)),
+        ],
+        ..family(name, attention(Heads::of(8), "", masked), &[])
+    };
+    let scale = "graph @op(%q: f32[B, 4, M, 8], %k: f32[B, 2, N, 8], %v: f32[B, 2, N, 4]) {
+  %o = attention %q, %k, %v, scale = -1.7, mask_mod = { kv_idx <= q_idx + 2 }
+  return %o
+}";
+    vec![
+        one_query,
+        empty("attention of empty lengths", ALL),
+        empty("causal attention of empty lengths", CAUSAL),
+        family("attention as an operation", scale.to_owned(), &[]),
     ]
 }

@@ -94,3 +94,14 @@ pub(super) fn added(fill: &str) -> String {
   %m = add %s, %fill"
     )
 }
+
+/// Causal, and keys where `%mask` is true; a finite fill elsewhere.
+pub(super) fn padded_decoder(fill: &str) -> String {
+    format!(
+        "  %rows = iota i32[M, 1], axis = 0, start = 0, step = 1
+  %columns = iota i32[1, N], axis = 1, start = 0, step = 1
+  %causal = le %columns, %rows
+  %alive = and %causal, %mask
+  %m = where %alive, %s, {fill}"
+    )
+}

@@ -4,7 +4,7 @@
 //! spoilt one: bit for bit on the GPU, and to the last bits on the CPU, where a block of values that are
 //! not finite is summed in another order.
 
-use super::families::{ADDED, BOOLEAN, CAUSAL, Heads, attention};
+use super::families::{ADDED, BOOLEAN, CAUSAL, Heads, attention, filled};
 use super::{Family, Fill, Lengths, Random, sampled};
 use crate::support::{Outcome, agree, ensure, on_both, same_bits, session};
 use attnc::{HostTensor, Session, Tensors};
@@ -26,17 +26,28 @@ pub(super) fn trials() -> Vec<Trial> {
         attention(Heads::of(16), "%mask: f32[B, 1, 1, N]", ADDED),
         &[("mask", Fill::Additive(f64::NEG_INFINITY))],
     );
-    let causal = family(attention(Heads::of(8), "", CAUSAL), &[]);
+    let filled_keys = family(
+        attention(Heads::of(8), "%mask: bool[B, 1, 1, N]", &filled("-1e9")),
+        &[("mask", Fill::Mask)],
+    );
+    let causal = several_tiles(CAUSAL);
     let small = boolean.clone();
     let mut trials = on_both("properties/garbage behind a boolean mask", &[], move |b| {
-        masked_keys(&boolean, &GARBAGE, b)
+        masked_keys(&boolean, [&GARBAGE, &GARBAGE], b)
     });
     trials.extend(on_both("properties/garbage behind -inf", &[], move |b| {
-        masked_keys(&infinite, &FINITE, b)
+        masked_keys(&infinite, [&FINITE, &GARBAGE], b)
     }));
+    // Values behind a finite fill are multiplied by 0, as the source says; keys are never looked at.
+    trials.extend(on_both(
+        "properties/garbage in keys behind a finite fill",
+        &[],
+        move |b| masked_keys(&filled_keys, [&GARBAGE, &[]], b),
+    ));
     trials.extend(on_both("properties/keys of the future", &[], move |b| {
-        future_keys(&causal, b)
+        hidden_keys(&causal, |q, kv, _| kv <= q, b)
     }));
+    trials.extend(hidden());
     trials.extend(on_both(
         "properties/leftovers of a longer run",
         &[],
@@ -71,8 +82,8 @@ fn cases(
     (lengths.collect(), any::<u64>())
 }
 
-/// Keys and values that no query may see hold garbage.
-fn masked_keys(family: &Family, key_garbage: &[f64], backend: &str) -> Outcome {
+/// Keys and values that no query may see hold garbage, of the kinds given for each; none is none.
+fn masked_keys(family: &Family, garbage: [&[f64]; 2], backend: &str) -> Outcome {
     let model = family.model()?;
     let mut session = session(&model, backend)?;
     let mut spoilt_some = false;
@@ -80,15 +91,14 @@ fn masked_keys(family: &Family, key_garbage: &[f64], backend: &str) -> Outcome {
         let (inputs, _) = family.inputs(&model, &values, seed)?;
         let mask = inputs["mask"].to_f64();
         // Booleans are 1 where a key is seen, additive masks 0.
-        let seen = if inputs["mask"].dtype().is_float() {
-            0.0
-        } else {
-            1.0
-        };
+        let seen = f64::from(u8::from(!inputs["mask"].dtype().is_float()));
         let keys = values[2] as usize;
         let mut random = Random(seed);
         let mut spoilt = inputs.clone();
-        for (name, garbage) in [("k", key_garbage), ("v", &GARBAGE)] {
+        for (name, garbage) in ["k", "v"].into_iter().zip(garbage) {
+            if garbage.is_empty() {
+                continue;
+            }
             change(&mut spoilt, name, |index, value| {
                 let dead = mask[index[0] * keys + index[2]] != seen;
                 spoilt_some |= dead;
@@ -101,43 +111,83 @@ fn masked_keys(family: &Family, key_garbage: &[f64], backend: &str) -> Outcome {
     ensure(spoilt_some, || "no key was ever masked".to_owned())
 }
 
-/// Rows up to `r` do not move when keys and values behind `r` do.
-fn future_keys(family: &Family, backend: &str) -> Outcome {
+/// Keys that a rule of positions hides, both corners, windows, and behind finite fills.
+fn hidden() -> Vec<Trial> {
+    let rule = |corner: &str, alive: &str, fill: &str| {
+        format!(
+            "  %rows = iota i32[M, 1], axis = 0, start = {corner}, step = 1
+  %columns = iota i32[1, N], axis = 1, start = 0, step = 1
+  %causal = le %columns, %rows
+  %back = sub %rows, %columns
+  %near = lt %back, 19
+  %alive = and %causal, {alive}
+  %m = where %alive, %s, {fill}"
+        )
+    };
+    // Query, key, and how many more keys than queries there are.
+    type Sees = fn(i64, i64, i64) -> bool;
+    let bottom_right: Sees = |q, kv, more| kv <= q + more;
+    let window: Sees = |q, kv, _| kv <= q && q - kv < 19;
+    let causal: Sees = |q, kv, _| kv <= q;
+    let cases = [
+        ("bottom right", rule("N - M", "true", "-inf"), bottom_right),
+        ("a window", rule("0", "%near", "-inf"), window),
+        ("a window of -1e9", rule("0", "%near", "-1e9"), window),
+        ("-3.4e38", rule("0", "true", "-3.4028235e38"), causal),
+        ("-1e4", rule("0", "true", "-1e4"), causal),
+    ];
+    let trials = cases.into_iter().flat_map(|(name, masked, sees)| {
+        let family = several_tiles(&masked);
+        let name = format!("properties/keys hidden by {name}");
+        on_both(&name, &[], move |b| hidden_keys(&family, sees, b))
+    });
+    trials.collect()
+}
+
+fn several_tiles(masked: &str) -> Family {
+    Family {
+        lengths: vec![
+            ("B", Lengths::To(2)),
+            ("M", Lengths::Tiles),
+            ("N", Lengths::Tiles),
+        ],
+        cases: 24,
+        ..family(attention(Heads::of(8), "", masked), &[])
+    }
+}
+
+/// A row does not move by a bit when keys and values that it does not see do.
+fn hidden_keys(family: &Family, sees: impl Fn(i64, i64, i64) -> bool, backend: &str) -> Outcome {
     let model = family.model()?;
     let mut session = session(&model, backend)?;
+    let mut moved_some = false;
     sampled(family.cases, cases(family), |(values, seed)| {
         let (inputs, _) = family.inputs(&model, &values, seed)?;
-        let rows = values[1] as usize;
-        let last = seed as usize % rows;
+        let [rows, keys] = [values[1], values[2]];
+        let row = (seed % rows as u64) as i64;
+        if !(0..keys).any(|kv| sees(row, kv, keys - rows)) {
+            return Ok(()); // a row of fills sees them all
+        }
         let mut moved = inputs.clone();
         for name in ["k", "v"] {
             change(&mut moved, name, |index, value| {
-                if index[2] > last {
-                    100.0 - value
-                } else {
-                    value
-                }
+                let hidden = !sees(row, index[2] as i64, keys - rows);
+                moved_some |= hidden;
+                if hidden { 100.0 - value } else { value }
             });
         }
-        // Later rows may move, and then do not count.
-        let first_rows = |outputs: &Tensors| {
+        // Other rows may move, and then do not count.
+        let its_row = |outputs: &Tensors| {
             let mut outputs = outputs.clone();
-            change(
-                &mut outputs,
-                "o",
-                |index, value| {
-                    if index[2] > last { 0.0 } else { value }
-                },
-            );
+            change(&mut outputs, "o", |index, value| {
+                if index[2] as i64 == row { value } else { 0.0 }
+            });
             outputs
         };
         let (before, after) = (session.run(&inputs)?, session.run(&moved)?);
-        same_bits(
-            "a key of the future moved",
-            &first_rows(&before),
-            &first_rows(&after),
-        )
-    })
+        same_bits("a hidden key moved", &its_row(&before), &its_row(&after))
+    })?;
+    ensure(moved_some, || "no key was ever hidden".to_owned())
 }
 
 /// Buffers that a longer run left full of NaN are used again for shorter ones.

@@ -6,8 +6,10 @@
 
 mod attention;
 mod families;
+mod fills;
 mod kernels;
 mod leaks;
+mod masks;
 
 use crate::support::{Outcome, agree, check_eq, on_both, session};
 use attnc::plan::DimValues;
@@ -17,8 +19,15 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let families = attention::families().into_iter().chain(kernels::families());
+    let families = [
+        attention::families(),
+        masks::families(),
+        fills::families(),
+        kernels::families(),
+    ];
+    let families = families.into_iter().flatten();
     let mut trials: Vec<_> = families.flat_map(Family::trials).collect();
+    trials.extend(fills::trials());
     trials.extend(leaks::trials());
     trials
 }
@@ -34,6 +43,8 @@ enum Fill {
     Additive(f64),
     /// Integers below.
     Below(u64),
+    /// Integers below, ascending along the last axis: documents behind each other.
+    Ascending(u64),
     /// Uniform, times this.
     Times(f64),
 }
@@ -61,12 +72,22 @@ enum Lengths {
     Edges,
     /// As `Edges`, but no more than a hundred or so.
     SmallEdges,
+    /// Several tiles in almost every other case.
+    Tiles,
+    /// From 0 to this.
+    FromNone(i64),
 }
 
 impl Lengths {
     fn strategy(self) -> BoxedStrategy<i64> {
         match self {
             Self::To(most) => (1..=most).boxed(),
+            Self::FromNone(most) => (0..=most).boxed(),
+            Self::Tiles => prop_oneof![
+                5 => 1i64..=40,
+                4 => 120i64..=270,
+            ]
+            .boxed(),
             Self::Edges => prop_oneof![
                 6 => 1i64..=20,
                 2 => prop::sample::select(vec![31, 32, 33, 63, 64, 65, 127, 128, 129]),
@@ -173,6 +194,10 @@ fn filled(tensor: &HostTensor, fill: Fill, seed: u64) -> HostTensor {
             (0..tensor.len()).map(one).collect()
         }
         Fill::Below(n) => (0..tensor.len()).map(|_| random.below(n) as f64).collect(),
+        Fill::Ascending(n) => {
+            let ascending = |i: usize| ((i % columns) as u64 * n / columns as u64) as f64;
+            (0..tensor.len()).map(ascending).collect()
+        }
         Fill::Times(factor) => tensor.to_f64().iter().map(|x| x * factor).collect(),
     };
     let wide = HostTensor::new(shape.to_vec(), &values).expect("of its shape");

@@ -5,12 +5,13 @@ use super::kernel::Dispatch;
 use super::pointwise::operations;
 use super::{Lowerer, div_ceil, label, multiple_of_4};
 use crate::Stored;
-use crate::micro::{Access, AttentionTile};
+use crate::micro::{Access, AttentionTile, MAX_HELD};
 use crate::mods::{Function, IndexSpace, Mods, Printed, Returns};
 use crate::params;
 use attnc_ir::layout::{self, Layout, storage_strides};
 use attnc_ir::{Attention, DType, Diagnostic, Dim, Graph, ValueId};
 use attnc_plan::Uniform;
+use std::ops::Range;
 
 /// `[B, H, N, D]` in memory: offset, then strides.
 struct Window {
@@ -36,6 +37,22 @@ impl Window {
             access,
         }
     }
+
+    /// The columns in a range alone.
+    fn columns(self, range: &Range<u32>) -> Self {
+        let width = Dim::from(i64::from(range.end - range.start));
+        let first = Dim::from(i64::from(range.start)) * self.strides[3].clone();
+        Self::new(self.offset + first, self.strides, &width)
+    }
+}
+
+/// The columns of V in equal blocks that a register tile holds.
+fn column_blocks(graph: &Graph, value: ValueId) -> Result<Vec<Range<u32>>, Diagnostic> {
+    let v_dim = head_dim(&graph.node(value).ty.shape[3], "V")?;
+    let blocks = v_dim.div_ceil(MAX_HELD).max(1);
+    let width = v_dim.div_ceil(blocks).next_multiple_of(4).min(v_dim);
+    let starts = (0..v_dim).step_by(width.max(1) as usize);
+    Ok(starts.map(|at| at..v_dim.min(at + width)).collect())
 }
 
 impl Lowerer<'_> {
@@ -46,15 +63,32 @@ impl Lowerer<'_> {
         value: ValueId,
         attention: &Attention,
     ) -> Result<(), Diagnostic> {
-        let problem = Problem::of(self.graph, value, attention)?;
+        let blocks = column_blocks(self.graph, value)?.into_iter();
+        let problems: Vec<Problem> = blocks
+            .map(|columns| Problem::of(self.graph, value, attention, columns))
+            .collect::<Result<_, _>>()?;
+        let scalar = problems
+            .iter()
+            .any(|p| p.windows[3].access == Access::Scalar);
         let epilogue = self.graph.node(value).epilogue.as_ref();
-        let words = problem.windows[3].access == Access::Scalar && self.stored(value).is_packed();
+        let words = scalar && self.stored(value).is_packed();
         if epilogue.is_none() && !words {
-            return self.attention_step(value, attention, problem);
+            return self.attention_steps(value, attention, problems);
         }
         self.through_f32(value, epilogue, |lowerer| {
-            lowerer.attention_step(value, attention, problem)
+            lowerer.attention_steps(value, attention, problems)
         })
+    }
+
+    /// One dispatch for each block of columns of V and O; the scores are computed anew for each.
+    fn attention_steps(
+        &mut self,
+        value: ValueId,
+        attention: &Attention,
+        problems: Vec<Problem>,
+    ) -> Result<(), Diagnostic> {
+        let mut steps = problems.into_iter();
+        steps.try_for_each(|problem| self.attention_step(value, attention, problem))
     }
 
     fn attention_step(
@@ -109,7 +143,7 @@ impl Lowerer<'_> {
             tile: format!(
                 "{} query rows in registers, {} B a lane; no workgroup memory",
                 tile.rows,
-                4 * tile.rows * (tile.qk_dim + tile.v_dim)
+                4 * tile.rows * tile.held_columns()
             ),
             uniforms: problem.uniforms(attention.scale),
             operands,
@@ -187,20 +221,23 @@ struct Problem {
 }
 
 impl Problem {
-    fn of(graph: &Graph, value: ValueId, attention: &Attention) -> Result<Self, Diagnostic> {
+    fn of(
+        graph: &Graph,
+        value: ValueId,
+        attention: &Attention,
+        columns: Range<u32>,
+    ) -> Result<Self, Diagnostic> {
         let node = graph.node(value);
-        let [q_shape, k_shape, v_shape] = [0, 1, 2].map(|n| &graph.ty(node.operands()[n]).shape);
+        let [q_shape, k_shape] = [0, 1].map(|n| &graph.ty(node.operands()[n]).shape);
         let strides = storage_strides(&node.ty.shape, node.storage.as_deref());
         let windows = [
             operand_window(graph, value, 0)?,
             operand_window(graph, value, 1)?,
-            operand_window(graph, value, 2)?,
-            Window::new(Dim::zero(), strides, &node.ty.shape[3]),
+            operand_window(graph, value, 2)?.columns(&columns),
+            Window::new(Dim::zero(), strides, &node.ty.shape[3]).columns(&columns),
         ];
-        let (qk_dim, v_dim) = (
-            head_dim(&q_shape[3], "Q and K")?,
-            head_dim(&v_shape[3], "V")?,
-        );
+        let qk_dim = head_dim(&q_shape[3], "Q and K")?;
+        let v_dim = columns.end - columns.start;
         let q_len = q_shape[2].as_const().and_then(|n| u32::try_from(n).ok());
         let most = params::attention_rows(qk_dim.max(v_dim));
         let [q, k, v, o] = [0, 1, 2, 3].map(|n| windows[n].access);

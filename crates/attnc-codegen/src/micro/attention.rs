@@ -5,15 +5,17 @@ use std::fmt::Write as _;
 use super::{Access, Checks, MicroError, lines, packed_imports};
 use crate::Stored;
 
-/// Columns a head may have: the tile is straight-line code, some 6 lines for each 4 columns.
-const MAX_DIM: u32 = 256;
+/// Columns that a tile holds in registers: they are straight-line code, some 6 lines for each 4 columns, and
+/// drivers take more than twice the time over twice of it. Wider rows of Q are read again for each key,
+/// wider rows of V are computed a block of columns at a time.
+pub(crate) const MAX_HELD: u32 = 256;
 
 /// Query rows of one invocation, times the head's columns.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AttentionTile {
     /// Query rows, 1 to 4.
     pub rows: u32,
-    /// Columns of Q and K, 1 to 256.
+    /// Columns of Q and K, 1 or more.
     pub qk_dim: u32,
     /// Columns of V and O, 1 to 256.
     pub v_dim: u32,
@@ -79,11 +81,12 @@ impl AttentionTile {
         checks.expect((1..=4).contains(&self.rows), || {
             format!("rows: expected 1 to 4, found {}", self.rows)
         });
-        for (name, dim) in [("qk_dim", self.qk_dim), ("v_dim", self.v_dim)] {
-            checks.expect((1..=MAX_DIM).contains(&dim), || {
-                format!("{name}: expected 1 to {MAX_DIM}, found {dim}")
-            });
-        }
+        checks.expect(self.qk_dim > 0, || {
+            "qk_dim: expected at least 1, found 0".to_owned()
+        });
+        checks.expect((1..=MAX_HELD).contains(&self.v_dim), || {
+            format!("v_dim: expected 1 to {MAX_HELD}, found {}", self.v_dim)
+        });
         let operands = [("q", self.q, self.qk_dim), ("k", self.k, self.qk_dim)];
         for (name, access, dim) in operands
             .into_iter()
@@ -149,10 +152,7 @@ alias k_item = {};
 alias v_item = {};
 alias o_item = {};
 
-struct QTile {{
-{}}}
-
-struct OTile {{
+{}struct OTile {{
 {}}}
 
 ",
@@ -163,9 +163,28 @@ struct OTile {{
             self.k.item(self.operands),
             self.v.item(self.operands),
             self.o.item(self.result),
-            lines(chunks(self.qk_dim), |c| format!("    c{c}: Chunk,")),
+            self.q_tile(),
             lines(chunks(self.v_dim), |c| format!("    c{c}: Chunk,")),
         )
+    }
+
+    /// Whether rows of Q are held in registers.
+    fn holds_q(&self) -> bool {
+        self.qk_dim <= MAX_HELD
+    }
+
+    /// Columns of Q and O that a row has in registers.
+    pub(crate) fn held_columns(&self) -> u32 {
+        self.v_dim + if self.holds_q() { self.qk_dim } else { 0 }
+    }
+
+    fn q_tile(&self) -> String {
+        let fields = if self.holds_q() {
+            lines(chunks(self.qk_dim), |c| format!("    c{c}: Chunk,"))
+        } else {
+            "    at: RowIndex,\n    scale: f32,\n".to_owned()
+        };
+        format!("struct QTile {{\n{fields}}}\n\n")
     }
 
     /// `name` if there is one row, else `name[r]`.
@@ -259,14 +278,26 @@ fn row_of(chunk: Chunk, r: u32) -> vec4<f32> {{
     }
 
     fn q_functions(&self) -> String {
+        let mut text =
+            self.row_functions() + &load_functions("q", self.q, self.operands, self.qk_dim);
+        if !self.holds_q() {
+            text.push_str(
+                "\
+// The rows are too wide to hold: where they are.
+fn tile_load_q(at: RowIndex, rows: u32, scale: f32) -> QTile {
+    return QTile(at, scale);
+}
+
+",
+            );
+            return text;
+        }
         let loads = lines(chunks(self.qk_dim), |c| {
             let load = format!("load_q{}(row, {}u)", tail_of(self.q, self.qk_dim, c), 4 * c);
             format!("        tile.c{c} = with_row(tile.c{c}, r, {load} * scale);")
         });
-        self.row_functions()
-            + &load_functions("q", self.q, self.operands, self.qk_dim)
-            + &format!(
-                "\
+        text + &format!(
+            "\
 // Rows of Q times the scale, so that no product overflows before it is scaled.
 fn tile_load_q(at: RowIndex, rows: u32, scale: f32) -> QTile {{
     var tile = QTile();
@@ -274,8 +305,8 @@ fn tile_load_q(at: RowIndex, rows: u32, scale: f32) -> QTile {{
 }}
 
 ",
-                self.row_loop(&loads)
-            )
+            self.row_loop(&loads)
+        )
     }
 
     fn k_functions(&self) -> String {
@@ -284,10 +315,14 @@ fn tile_load_q(at: RowIndex, rows: u32, scale: f32) -> QTile {{
         } else {
             "x * chunk"
         };
-        let dots = lines(chunks(self.qk_dim), |c| {
-            let load = format!("load_k{}(at, {}u)", tail_of(self.k, self.qk_dim, c), 4 * c);
-            format!("    sum += chunk_dot(tile.c{c}, {load});")
-        });
+        let (sums, why) = if self.holds_q() {
+            (self.dots_held(), "")
+        } else {
+            (
+                self.dots_read(),
+                "\n// Q is read again, and scaled before the product.",
+            )
+        };
         load_functions("k", self.k, self.operands, self.qk_dim)
             + &format!(
                 "\
@@ -295,14 +330,48 @@ fn chunk_dot(chunk: Chunk, x: vec4<f32>) -> Rows {{
     return {product};
 }}
 
-// Every row of the tile times one row of K.
+// Every row of the tile times one row of K.{why}
 fn tile_dot_k(tile: QTile, at: u32) -> Rows {{
     var sum = Rows(0.0);
-{dots}    return sum;
+{sums}    return sum;
 }}
 
 "
             )
+    }
+
+    /// One line for each chunk in registers.
+    fn dots_held(&self) -> String {
+        lines(chunks(self.qk_dim), |c| {
+            let load = format!("load_k{}(at, {}u)", tail_of(self.k, self.qk_dim, c), 4 * c);
+            format!("    sum += chunk_dot(tile.c{c}, {load});")
+        })
+    }
+
+    /// A loop over the whole chunks of a row, then what is left.
+    fn dots_read(&self) -> String {
+        let whole = self.qk_dim / 4 * 4;
+        let step = |tail_q: &str, tail_k: &str, column: &str| {
+            let row = |r| {
+                let at = self.row("tile.at", r);
+                format!("load_q{tail_q}({at}, {column}) * tile.scale")
+            };
+            let chunk = self.per_row("Chunk", row);
+            format!(
+                "    let chunk = {chunk};\n    sum += chunk_dot(chunk, load_k{tail_k}(at, {column}));\n"
+            )
+        };
+        let body = step("", "", "column").replace("\n    ", "\n        ");
+        let body = body.trim_end();
+        let mut text = format!(
+            "    for (var column = 0u; column < {whole}u; column += 4u) {{\n    {body}\n    }}\n"
+        );
+        if whole < self.qk_dim {
+            let last = whole / 4;
+            let [q, k] = [self.q, self.k].map(|access| tail_of(access, self.qk_dim, last));
+            text.push_str(&step(q, k, &format!("{whole}u")));
+        }
+        text
     }
 
     fn v_functions(&self) -> String {

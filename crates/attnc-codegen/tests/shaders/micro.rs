@@ -112,6 +112,24 @@ fn a_packed_result_is_written_by_vectors_only() {
 }
 
 #[test]
+fn wide_queries_are_read_in_a_loop() {
+    let lines = |qk_dim| {
+        let mut tile = AttentionTile::contiguous(2, qk_dim);
+        (tile.v_dim, tile.v, tile.o) = (8, Access::Vec4, Access::Vec4);
+        let linked = attention(&tile, "mods/score_identity", "mods/mask_causal");
+        report(&linked);
+        linked.source.lines().count()
+    };
+    assert_eq!(
+        lines(260),
+        lines(5760),
+        "the text does not grow with the columns"
+    );
+    assert!(lines(260) < lines(256));
+    assert!(lines(257) > lines(260), "a last chunk in part");
+}
+
+#[test]
 fn the_hand_written_mods_are_valid() {
     let tile = AttentionTile::contiguous(4, 32);
     for score in [

@@ -116,7 +116,9 @@ fn remarks(out: &mut String, report: &Report) -> std::fmt::Result {
         let node = first.nodes.first().map_or(String::new(), |node| {
             format!(" [{node}{}]", if more { ", …" } else { "" })
         });
-        writeln!(out, "  {pass}: {count}{kind}: {}{node}", first.message)?;
+        let at = first.at.as_ref().filter(|_| !more);
+        let at = at.map_or(String::new(), |at| format!(" (at {at})"));
+        writeln!(out, "  {pass}: {count}{kind}: {}{node}{at}", first.message)?;
     }
     Ok(())
 }

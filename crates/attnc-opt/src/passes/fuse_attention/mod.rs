@@ -15,20 +15,25 @@
 //! heads, and what stands between product and softmax `score_mod` and `mask_mod`.
 //!
 //! Every candidate ends as fused or declined, the refusal naming the first node in the way. Attention ops
-//! of the source go through the same clean-up. Dao et al. 2022, arXiv:2205.14135 (why one pass);
+//! of the source go through the same clean-up. What merely looks like attention gets a note ([`near_misses`]). Dao et al. 2022, arXiv:2205.14135 (why one pass);
 //! FlexAttention, arXiv:2412.05496 (the two functions).
 //!
 //! On exit no candidate that could fuse remains.
 
 mod guards;
 mod mods;
+mod near_misses;
+mod one_query;
 mod operands;
+mod path;
 mod structure;
 
-use crate::candidates::find_attention;
+use self::near_misses::near_misses;
+use crate::candidates::{Candidate, find_attention};
 use crate::{Change, Pass, RemarkKind, Trace, source_name};
 use attnc_ir::scalar::print::Names;
 use attnc_ir::{Attention, Diagnostics, Graph, Op, ValueId};
+use std::collections::BTreeSet;
 
 /// See the module.
 pub struct FuseAttention;
@@ -54,13 +59,13 @@ impl Pass for FuseAttention {
     }
 
     fn run(&self, graph: &mut Graph, trace: &mut Trace) -> Result<Change, Diagnostics> {
-        let mut changed = false;
-        for candidate in find_attention(graph) {
-            let result = if candidate.is_op {
-                structure::of_op(graph, candidate.node)
-            } else {
-                structure::of_softmax(graph, &candidate)
-            };
+        let mut fused_nodes = Vec::new();
+        let candidates = find_attention(graph);
+        for missed in near_misses(graph, &candidates) {
+            trace.note(graph, missed.node, missed.reason, missed.at);
+        }
+        for mut candidate in candidates {
+            let result = structure_of(graph, &mut candidate)?;
             let found = match result {
                 Ok(found) => found,
                 Err(decline) => {
@@ -79,13 +84,38 @@ impl Pass for FuseAttention {
                 .collect();
             let fused = build(graph, &found)?;
             trace.remark_on(RemarkKind::Fused, nodes, describe(graph, fused));
-            changed = true;
+            fused_nodes.push((candidate.node, found.score));
         }
-        if changed {
-            graph.remove_dead();
+        if fused_nodes.is_empty() {
+            return Ok(Change::None);
         }
-        Ok(Change::from(changed))
+        graph.remove_dead();
+        for (softmax, score) in fused_nodes {
+            note_tables(graph, softmax, score, trace);
+        }
+        Ok(Change::Some)
     }
+}
+
+/// The structure around a candidate; a query axis that the source left out is put back for it.
+fn structure_of(
+    graph: &mut Graph,
+    candidate: &mut Candidate,
+) -> Result<Result<structure::Structure, Decline>, Diagnostics> {
+    if candidate.is_op {
+        return Ok(structure::of_op(graph, candidate.node));
+    }
+    let result = structure::of_softmax(graph, candidate);
+    if result.is_ok() {
+        return Ok(result);
+    }
+    if let Some((with_axis, softmax)) = one_query::restored(graph, candidate)?
+        && let Ok(found) = structure::of_softmax(&with_axis, &softmax)
+    {
+        (*graph, *candidate) = (with_axis, softmax);
+        return Ok(Ok(found));
+    }
+    Ok(result)
 }
 
 /// Puts the attention node in place of what it computes.
@@ -104,6 +134,25 @@ fn build(graph: &mut Graph, found: &structure::Structure) -> Result<ValueId, Dia
     let result = operands::restore(graph, found, fused)?;
     graph.supersede(found.result, result);
     Ok(fused)
+}
+
+/// Says so where something else than the product with V needs the probabilities, or the scores, which then
+/// are computed apart.
+fn note_tables(graph: &Graph, softmax: ValueId, score: Option<ValueId>, trace: &mut Trace) {
+    let Some(score) = score else { return };
+    let alive: BTreeSet<ValueId> = graph.values().collect();
+    let left = [(softmax, "probabilities"), (score, "scores")];
+    let Some((value, what)) = left.into_iter().find(|(v, _)| alive.contains(v)) else {
+        return;
+    };
+    let is_output = graph.outputs().iter().any(|(_, v)| *v == value);
+    let (needed, at) = match graph.users(value).first() {
+        _ if is_output => ("are an output too", value),
+        Some(&user) => ("are needed elsewhere too", user),
+        None => return,
+    };
+    let message = format!("the {what} {needed}: a table of queries by keys, computed apart");
+    trace.note(graph, value, message, at);
 }
 
 /// `scale 0.125, mask_mod = %mask[b, 0, 0, kv_idx], 8 query heads a KV head`.

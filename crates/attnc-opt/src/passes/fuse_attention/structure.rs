@@ -5,8 +5,10 @@
 
 use super::Decline;
 use super::guards::Guarded;
+use super::path::between;
 use crate::candidates::Candidate;
 use crate::extract::{Extractor, Step};
+use crate::source_name;
 use attnc_ir::layout::row_major;
 use attnc_ir::scalar::{ExprId, Scalar, ScalarBuilder, ScalarExpr};
 use attnc_ir::{Dim, Extents, Graph, Op, Shape, ValueId};
@@ -60,8 +62,8 @@ pub(crate) fn of_softmax(graph: &Graph, candidate: &Candidate) -> Result<Structu
             ),
         ));
     }
-    let (sum, sum_turned) = find_sum(graph, candidate, &shape)?;
     let scores = find_scores(graph, candidate, &shape)?;
+    let (sum, sum_turned) = find_sum(graph, candidate, &shape)?;
     check_head_dim(graph, scores.product, 0, 1, "Q and K")?;
     match sum_turned {
         false => check_head_dim(graph, sum, 1, 1, "V")?,
@@ -86,9 +88,6 @@ pub(crate) fn of_softmax(graph: &Graph, candidate: &Candidate) -> Result<Structu
     })
 }
 
-/// Columns of Q, K and V that a kernel can hold in registers.
-const MAX_HEAD_DIM: i64 = 256;
-
 /// Whether an operand's axis, counted from the last, is a head dim that a kernel can be written for.
 fn check_head_dim(
     graph: &Graph,
@@ -99,11 +98,11 @@ fn check_head_dim(
 ) -> Result<(), Decline> {
     let shape = &graph.ty(graph.node(contraction).operands()[operand]).shape;
     let columns = &shape[shape.len() - from_last];
-    let reason = match columns.as_const() {
-        Some(n) if n <= MAX_HEAD_DIM => return Ok(()),
-        Some(n) => format!("the head dim of {name} is {n}; a register tile holds {MAX_HEAD_DIM}"),
-        None => format!("the head dim of {name} is {columns}; attention needs a constant one"),
-    };
+    if columns.as_const().is_some_and(|n| n > 0) {
+        return Ok(());
+    }
+    let reason =
+        format!("the head dim of {name} is {columns}; attention needs a constant one, above 0");
     Err(Decline::at(contraction, reason))
 }
 
@@ -198,7 +197,7 @@ fn probabilities(
     let mut e = ScalarBuilder::new(Extents::new(extents.clone()));
     let mut extractor = Extractor::new(graph, 0);
     let mut reads: Vec<Vec<ExprId>> = Vec::new();
-    let index = e.indices();
+    let index = indices(&mut e, &extents);
     let root = extractor.element(&mut e, operand, index, &mut |e, v, index| {
         if v == softmax {
             if !reads.iter().any(|r| r == index) {
@@ -261,6 +260,16 @@ fn first_user(graph: &Graph, softmax: ValueId) -> ValueId {
     }
 }
 
+/// The index of an element; along an axis of length 1 it is 0, however the axis is merged with others.
+fn indices(e: &mut ScalarBuilder, shape: &Shape) -> Vec<ExprId> {
+    let all = e.indices().into_iter().zip(shape);
+    let all: Vec<_> = all.map(|(i, d)| (i, d.is(1))).collect();
+    let zero = e.int(Dim::zero());
+    all.into_iter()
+        .map(|(i, one)| if one { zero } else { i })
+        .collect()
+}
+
 pub(super) fn step_through(graph: &Graph, value: ValueId) -> Step {
     match &graph.node(value).op {
         Op::MatMul | Op::Softmax { .. } => Step::Load,
@@ -294,6 +303,7 @@ struct Scores {
 /// The expression from one product to the softmax's input. Of several products (a relative bias may be one
 /// too) the nearest that is read with query and key as its last axes is the score.
 fn find_scores(graph: &Graph, candidate: &Candidate, shape: &Shape) -> Result<Scores, Decline> {
+    let masked = graph.node(candidate.node).operands()[0];
     let mut first = None;
     for &product in &candidate.scores {
         let along = users_of(graph, product);
@@ -308,38 +318,57 @@ fn find_scores(graph: &Graph, candidate: &Candidate, shape: &Shape) -> Result<Sc
         };
         let policies: [&dyn Fn(ValueId) -> Step; 2] = [&deep, &shallow];
         for policy in policies {
-            match scores_of(graph, candidate.node, product, shape, policy) {
-                Ok(scores) if scores.expr.loaded_operands().len() <= MAX_CAPTURED => {
-                    return Ok(scores);
+            match scores_of(graph, masked, product, shape, policy) {
+                Ok(scores) => return Ok(scores),
+                Err(_) if first.is_some() => {}
+                Err(decline) => {
+                    first = Some(first_in_way(graph, masked, product, policy).unwrap_or(decline));
                 }
-                Ok(scores) => {
-                    let message = format!(
-                        "what stands between the product and the softmax reads {} tensors; with q, k, v and \
-                         the result, WebGPU guarantees bindings for {MAX_CAPTURED}",
-                        scores.expr.loaded_operands().len()
-                    );
-                    first = first.or_else(|| Some(Decline::at(candidate.node, message)));
-                }
-                Err(decline) => first = first.or(Some(decline)),
             }
         }
     }
     Err(first.expect("candidates have a product"))
 }
 
+/// The first node between the product and the softmax after which there are no scores any more, and why.
+fn first_in_way(
+    graph: &Graph,
+    masked: ValueId,
+    product: ValueId,
+    policy: &dyn Fn(ValueId) -> Step,
+) -> Option<Decline> {
+    let way = between(graph, product, masked).into_iter().rev();
+    let declines = way.map_while(|v| {
+        let shape = &graph.ty(v).shape;
+        scores_of(graph, v, product, shape, policy).err()
+    });
+    let decline = declines.last()?;
+    match decline.at {
+        Some(at) if matches!(graph.node(at).op, Op::Concat { .. }) => Some(Decline::at(
+            at,
+            "other scores are joined to those of the product; attention needs one product over all keys",
+        )),
+        _ => Some(decline),
+    }
+}
+
+/// A value of `shape` as an expression of the product with that query and that key, and of its index.
 fn scores_of(
     graph: &Graph,
-    softmax: ValueId,
+    value: ValueId,
     product: ValueId,
     shape: &Shape,
     policy: &dyn Fn(ValueId) -> Step,
 ) -> Result<Scores, Decline> {
-    let x = graph.node(softmax).operands()[0];
+    if shape.len() < 2 {
+        let reason = "the scores lose an axis; attention needs one of queries and one of keys";
+        return Err(Decline::at(value, reason));
+    }
     let mut e = ScalarBuilder::new(Extents::new(shape.clone()));
     let mut extractor = Extractor::new(graph, 0);
     let mut reads: Vec<Vec<ExprId>> = Vec::new();
-    let index = e.indices();
-    let root = extractor.element(&mut e, x, index, &mut |e, v, index| {
+    let index = indices(&mut e, shape);
+    let root = extractor.element(&mut e, value, index, &mut |e, v, index| {
         if v == product {
             if !reads.iter().any(|r| r == index) {
                 reads.push(index.to_vec());
@@ -349,10 +378,11 @@ fn scores_of(
         policy(v)
     });
     let [read] = reads.as_slice() else {
-        return Err(Decline::at(
-            product,
-            "the softmax reads each score at several places, or none",
-        ));
+        let reason = format!(
+            "each element reads {} scores; attention needs the one of its query and key",
+            reads.len()
+        );
+        return Err(Decline::at(value, reason));
     };
     let extents = graph.ty(product).shape.clone();
     let last = extents.len() - 1;
@@ -366,11 +396,7 @@ fn scores_of(
         (row, column) if plain(row, q, shape) && plain(column, kv, shape) => false,
         (row, column) if plain(row, kv, shape) && plain(column, q, shape) => true,
         _ => {
-            return Err(Decline::at(
-                product,
-                "the product's last two axes are not the query and the key of the softmax"
-                    .to_owned(),
-            ));
+            return Err(not_in_place(&e, read, product, value));
         }
     };
     let (rows, columns) = (&extents[last - 1], &extents[last]);
@@ -381,24 +407,59 @@ fn scores_of(
     };
     if (m, n) != (&shape[q], &shape[kv]) {
         let reason = format!(
-            "the softmax has {} queries and {} keys, the product {m} and {n}: scores are cut off or added between",
+            "there are {} queries and {} keys, in the product {m} and {n}: scores are cut off or added",
             shape[q], shape[kv]
         );
-        return Err(Decline::at(product, reason));
+        return Err(Decline::at(value, reason));
     }
     let lead: Vec<Dim> = read[..last - 1]
         .iter()
         .map(|&i| e.as_int(i).cloned())
         .collect::<Option<_>>()
-        .ok_or_else(|| Decline::at(product, "which product is read depends on data".to_owned()))?;
+        .ok_or_else(|| Decline::at(value, "which product is read depends on data".to_owned()))?;
     check_batch(&lead, &extents[..last - 1], &shape[..q])
-        .map_err(|reason| Decline::at(product, reason))?;
+        .map_err(|reason| Decline::at(value, reason))?;
+    let expr = e.finish(root);
+    check_captured(graph, &expr, &extractor.loads).map_err(|reason| Decline::at(value, reason))?;
     Ok(Scores {
         product,
         turned,
-        expr: e.finish(root),
+        expr,
         captured: extractor.loads,
     })
+}
+
+/// Why scores that are read at `read` of the product are not in their places at `value`.
+fn not_in_place(e: &ScalarBuilder, read: &[ExprId], product: ValueId, value: ValueId) -> Decline {
+    let in_order = read
+        .iter()
+        .all(|&i| e.as_int(i).is_some_and(|d| d.as_index().is_some()));
+    if in_order {
+        let reason = "the rows and columns of this product are not queries and keys: it sums over something \
+                      else than the features of a head";
+        return Decline::at(product, reason);
+    }
+    let reason =
+        "the scores are moved: query and key are no longer the axes of the product, in order";
+    Decline::at(value, reason)
+}
+
+/// Whether a kernel can bind all that the expression loads.
+fn check_captured(graph: &Graph, expr: &ScalarExpr, loads: &[ValueId]) -> Result<(), String> {
+    let loaded = expr.loaded_operands();
+    if loaded.len() <= MAX_CAPTURED {
+        return Ok(());
+    }
+    let names: Vec<_> = loaded
+        .iter()
+        .map(|&n| source_name(graph, loads[n]))
+        .collect();
+    Err(format!(
+        "what is done to the scores up to here reads {} tensors ({}); beside q, k, v and the result WebGPU \
+         guarantees bindings for {MAX_CAPTURED}",
+        names.len(),
+        names.join(", ")
+    ))
 }
 
 /// Whether an axis is read as it is; an axis of length 1 is index 0.
