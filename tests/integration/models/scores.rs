@@ -6,11 +6,13 @@
 //! * its number of elements grows faster than linearly when those lengths grow together, however the
 //!   axes were merged.
 //!
-//! The first also catches lengths that are constants, the second shapes that were flattened. That the
+//! The first also catches lengths that are constants, the second shapes that were flattened. A table of what a
+//! mask does on tiles, one number for 64 × 64 scores, is none and is known by its shape. That the
 //! check is no empty one is shown on the same model without fusion, where it must find something.
 
 use crate::support::{Outcome, ensure, unfused};
-use attnc::ir::{Dim, Graph, Op};
+use attnc::codegen::BLOCK;
+use attnc::ir::{Dim, Extents, Graph, Op};
 use attnc::plan::{Buffer, BufferKind, DeviceProfile, Plan};
 use attnc::{Model, compile, opt};
 use std::collections::BTreeSet;
@@ -57,9 +59,8 @@ pub(super) fn lengths(graph: &Graph) -> BTreeSet<(Dim, Dim)> {
 pub(super) fn held(plan: &Plan, lengths: &BTreeSet<(Dim, Dim)>) -> Vec<String> {
     let made = plan.buffers.iter().filter(|b| b.kind != BufferKind::Input);
     made.filter(|b| {
-        lengths
-            .iter()
-            .any(|(m, n)| has_both(b, m, n) || is_square(b, m, n))
+        let mut lengths = lengths.iter();
+        lengths.any(|(m, n)| !is_tiles(b, m, n) && (has_both(b, m, n) || is_square(b, m, n)))
     })
     .map(|b| format!("{} `{}`", b.type_text(), b.name))
     .collect()
@@ -71,6 +72,12 @@ fn has_both(buffer: &Buffer, m: &Dim, n: &Dim) -> bool {
     pairs
         .filter(|(i, j)| i != j)
         .any(|(i, j)| axes[i] == *m && axes[j] == *n)
+}
+
+/// Whether there is an element for each tile of queries and keys.
+fn is_tiles(buffer: &Buffer, m: &Dim, n: &Dim) -> bool {
+    let tiles = |length: &Dim| length.ceil_div(&Dim::from(i64::from(BLOCK)), &Extents::none());
+    buffer.shape.len() == 4 && buffer.shape[2..] == [tiles(m), tiles(n)]
 }
 
 /// Whether the number of elements is no straight line in the lengths that queries and keys have.

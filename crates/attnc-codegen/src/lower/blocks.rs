@@ -18,7 +18,7 @@ use super::{Lowerer, div_ceil, label, storage_bindings_needed};
 use crate::mods::{Function, IndexSpace, Mods, Returns, float_literal};
 use crate::params::{self, BLOCK};
 use attnc_ir::scalar::block_mask::{BlockMask, FILL, counted, live_keys, reads_data};
-use attnc_ir::scalar::{Scalar, ScalarExpr};
+use attnc_ir::scalar::{ExprId, Scalar, ScalarExpr};
 use attnc_ir::{Attention, DType, Diagnostic, Dim, Extents, Graph, Op, ValueId};
 use attnc_plan::{Buffer, BufferId, DeviceProfile, Uniform};
 
@@ -105,10 +105,14 @@ fn outweighed(score_mod: &ScalarExpr, extents: &Extents) -> Option<String> {
     if live_keys(score_mod, extents).is_some() {
         return None;
     }
-    let fill = score_mod.nodes().iter().find_map(|node| match node {
+    let literal = |id: &ExprId| match score_mod.node(*id) {
         Scalar::Float(bits) => {
             Some(f32::from_bits(*bits)).filter(|x| (f32::MIN..=FILL).contains(x))
         }
+        _ => None,
+    };
+    let fill = score_mod.nodes().iter().find_map(|node| match node {
+        Scalar::Select(_, a, b) => literal(a).or_else(|| literal(b)),
         _ => None,
     })?;
     Some(format!(

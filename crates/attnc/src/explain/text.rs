@@ -64,7 +64,8 @@ fn tiles(out: &mut String, tiles: &[Tiles]) -> std::fmt::Result {
         } = found;
         let more = if nodes.len() > 1 { ", …" } else { "" };
         let count = nodes.len();
-        writeln!(out, "  {count} × {mask} [{}{more}]", nodes[0])?;
+        let keys = if mask == "true" { "every key" } else { mask };
+        writeln!(out, "  {count} × {keys} [{}{more}]", nodes[0])?;
         let counts = [
             (empty, "empty"),
             (full, "full"),

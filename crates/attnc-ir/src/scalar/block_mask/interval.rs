@@ -38,6 +38,8 @@ pub(super) struct Intervals<'a> {
     pub(super) e: ScalarBuilder,
     /// Of each node: whether it is one value on every tile.
     fixed: Vec<bool>,
+    /// Of each node: whether query and key occur inside quotients alone, so that many elements share a value.
+    coarse: Vec<bool>,
     copies: Vec<Option<ExprId>>,
     truths: Vec<Option<Truth>>,
     ranges: Vec<Option<Option<Range>>>,
@@ -45,15 +47,8 @@ pub(super) struct Intervals<'a> {
 
 impl<'a> Intervals<'a> {
     pub(super) fn new(expr: &'a ScalarExpr, extents: Extents) -> Self {
-        let mut fixed: Vec<bool> = Vec::with_capacity(expr.nodes().len());
-        for node in expr.nodes() {
-            let own = match node {
-                Scalar::Int(dim) => dim.indices().iter().all(|&n| n < QUERY),
-                Scalar::Arg => false,
-                _ => true,
-            };
-            fixed.push(own && node.operands().iter().all(|o| fixed[o.index()]));
-        }
+        let fixed = inherited(expr, |dim| dim.indices().iter().all(|&n| n < QUERY));
+        let coarse = inherited(expr, only_in_quotients);
         Self {
             expr,
             e: ScalarBuilder::new(extents),
@@ -61,6 +56,7 @@ impl<'a> Intervals<'a> {
             truths: vec![None; fixed.len()],
             ranges: vec![None; fixed.len()],
             fixed,
+            coarse,
         }
     }
 
@@ -301,9 +297,7 @@ impl<'a> Intervals<'a> {
         let mut at = Vec::with_capacity(index.len());
         for &i in index {
             // At the query or key itself a tile has as many elements as it has rows: nothing to look up.
-            if let Scalar::Int(dim) = self.expr.node(i)
-                && !only_in_quotients(dim)
-            {
+            if !self.coarse[i.index()] {
                 return None;
             }
             let range = self.range(i)?;
@@ -460,7 +454,21 @@ impl<'a> Intervals<'a> {
     }
 }
 
-/// Whether query and key occur inside quotients alone, so that many elements share a value.
+/// Whether what holds for a polynomial holds for all that a node is computed from; not for the score.
+fn inherited(expr: &ScalarExpr, holds: impl Fn(&Dim) -> bool) -> Vec<bool> {
+    let mut out: Vec<bool> = Vec::with_capacity(expr.nodes().len());
+    for node in expr.nodes() {
+        let own = match node {
+            Scalar::Int(dim) => holds(dim),
+            Scalar::Arg => false,
+            _ => true,
+        };
+        out.push(own && node.operands().iter().all(|o| out[o.index()]));
+    }
+    out
+}
+
+/// Whether query and key occur inside quotients alone.
 fn only_in_quotients(dim: &Dim) -> bool {
     dim.terms()
         .flat_map(|(_, mono)| mono)
