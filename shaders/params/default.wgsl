@@ -8,3 +8,8 @@ alias out_item = f32; // what they are stored as
 const WORKGROUP_SIZE: u32 = 8u; // invocations; one lavapipe subgroup
 const BLOCK_M: u32 = 64u; // queries of a tile of attention that is skipped as a whole
 const BLOCK_N: u32 = 64u; // keys of such a tile
+
+// Of linear_attention.
+const KEY_DIM: u32 = 4u; // columns of Q and K, rows of the state
+const IS_DELTA: bool = true; // whether the value is written as a difference from what is held
+const RETURNS_STATE: bool = false; // the last state, else the rows that the queries read

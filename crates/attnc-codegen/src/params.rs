@@ -68,6 +68,13 @@ pub(crate) fn print(aliases: &[(&str, &str)], workgroup_size: u32) -> String {
     text
 }
 
+/// More of the module: constants as `(name, type, value)`.
+pub(crate) fn constants(list: &[(&str, &str, String)]) -> String {
+    let line =
+        |(name, ty, value): &(&str, &str, String)| format!("const {name}: {ty} = {value};\n");
+    list.iter().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use crate::{
     UnaryOp,
 };
 
-type Result<T> = std::result::Result<T, Diagnostic>;
+pub(crate) type Result<T> = std::result::Result<T, Diagnostic>;
 
 /// The type that `op` gives for operands of these types, before any epilogue.
 ///
@@ -90,6 +90,7 @@ pub fn result_type(op: &Op, operands: &[&TensorType]) -> Result<TensorType> {
         Op::MatMul => matmul(operands[0], operands[1]),
         Op::Conv(conv) => convolution(conv, operands),
         Op::Attention(attention) => attention_type(attention, operands),
+        Op::LinearAttention(linear) => linear.result_type(operands),
         Op::Map { expr, shape, dtype } => map(expr, shape, *dtype, operands),
     }
 }
@@ -107,7 +108,7 @@ fn shape_text(shape: &[Dim]) -> String {
     format!("[{}]", dims.join(", "))
 }
 
-fn shape_error(message: String) -> Diagnostic {
+pub(crate) fn shape_error(message: String) -> Diagnostic {
     Diagnostic::error("shape-mismatch", message)
 }
 
@@ -121,7 +122,7 @@ fn check_axis(name: &str, axis: usize, rank: usize) -> Result<()> {
     ))
 }
 
-fn expect_float(name: &str, ty: &TensorType) -> Result<()> {
+pub(crate) fn expect_float(name: &str, ty: &TensorType) -> Result<()> {
     if ty.dtype.is_float() {
         return Ok(());
     }
@@ -131,7 +132,7 @@ fn expect_float(name: &str, ty: &TensorType) -> Result<()> {
     ))
 }
 
-fn expect_same_dtype(name: &str, a: &TensorType, b: &TensorType) -> Result<()> {
+pub(crate) fn expect_same_dtype(name: &str, a: &TensorType, b: &TensorType) -> Result<()> {
     if a.dtype == b.dtype {
         return Ok(());
     }

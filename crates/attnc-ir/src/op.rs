@@ -5,7 +5,7 @@
 //! the batch axes of `matmul` broadcast as in NumPy.
 
 use crate::scalar::ScalarExpr;
-use crate::{Attention, DType, Dim, Shape, TensorData};
+use crate::{Attention, DType, Dim, LinearAttention, Shape, TensorData};
 
 /// What a node computes. Operands are listed in each comment in order.
 #[derive(Debug, Clone, PartialEq)]
@@ -137,6 +137,8 @@ pub enum Op {
     Conv(Conv),
     /// `q, k, v, captured..`.
     Attention(Attention),
+    /// `q, k, v, state`, then `decay` and `beta` where the rule has them.
+    LinearAttention(LinearAttention),
 
     // Fused.
     /// `captured..`: every element computed by a scalar expression over its index `d0, d1, …`.
@@ -200,6 +202,7 @@ macro_rules! named_ops {
         }
     };
 }
+pub(crate) use named_ops;
 
 named_ops! {
     /// Operations on one element.
@@ -362,6 +365,7 @@ impl Op {
             Self::MatMul => "matmul",
             Self::Conv(_) => "conv",
             Self::Attention(_) => "attention",
+            Self::LinearAttention(_) => "linear_attention",
             Self::Map { .. } => "map",
         }
     }
@@ -393,6 +397,10 @@ impl Op {
             Self::Conv(_) => (2, 3),
             Self::Concat { .. } => (1, usize::MAX),
             Self::Attention(_) => (3, usize::MAX),
+            Self::LinearAttention(linear) => {
+                let count = linear.rule.operands();
+                (count, count)
+            }
             Self::Map { .. } => (0, usize::MAX),
         }
     }

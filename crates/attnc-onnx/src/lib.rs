@@ -104,6 +104,36 @@ pub struct Constraint {
     pub why: String,
 }
 
+/// An operator that imports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operator {
+    /// The domain; empty for the standard's own.
+    pub domain: &'static str,
+    /// The name.
+    pub name: &'static str,
+    /// More operands than this are an error.
+    pub most_inputs: usize,
+    /// The attributes that are understood; any other is an error.
+    pub attributes: &'static [&'static str],
+}
+
+/// Every operator that imports.
+///
+/// ```
+/// let gelu = attnc_onnx::operators().find(|op| op.name == "Gelu" && op.domain.is_empty());
+/// assert_eq!(gelu.unwrap().attributes, ["approximate"]);
+/// ```
+pub fn operators() -> impl Iterator<Item = Operator> {
+    let control = model::control::OPERATORS.iter();
+    let control = control.map(|&(name, attributes)| Operator {
+        domain: "",
+        name,
+        most_inputs: usize::MAX,
+        attributes,
+    });
+    ops::operators().chain(control)
+}
+
 /// Imports the model in a file. The file and its external data are mapped, weights are not copied.
 ///
 /// # Errors

@@ -4,6 +4,8 @@
 //! Invariant: a problem never ends the walk. The results of a node that could not be imported are poisoned,
 //! nodes that need them are skipped, and everything found is reported together.
 
+pub(crate) mod control;
+
 use crate::attrs::Attrs;
 use crate::call::Call;
 use crate::context::{Context, check_shape};
@@ -223,6 +225,7 @@ impl<'m> Importer<'m> {
             }
             let value = match input_type(info, &mut names) {
                 Ok((elem_type, mut ty)) => {
+                    self.note_double("input", &info.name, elem_type == "double");
                     for dim in &mut ty.shape {
                         *dim = self.cx.known.put_in(dim);
                     }
@@ -328,7 +331,8 @@ impl<'m> Importer<'m> {
         let value = match tensor::decode(tensor, self.files) {
             Ok(value) => {
                 value.set_name(name);
-                self.note_double(tensor);
+                let double = tensor.data_type == crate::proto::data_type::DOUBLE;
+                self.note_double("constant", name, double);
                 Some(value)
             }
             Err(error) => {
@@ -340,12 +344,12 @@ impl<'m> Importer<'m> {
         value
     }
 
-    fn note_double(&mut self, tensor: &TensorProto) {
-        if tensor.data_type == crate::proto::data_type::DOUBLE {
-            self.cx.notes.insert(format!(
-                "constant `{}` is double, computed as f32",
-                tensor.name
-            ));
+    /// The graph has no double: what is one is converted where it comes in (an input by the host, which
+    /// refuses what f32 cannot hold), and outputs are converted back.
+    fn note_double(&mut self, what: &str, name: &str, is_double: bool) {
+        if is_double {
+            let note = format!("{what} `{name}` is double, computed as f32");
+            self.cx.notes.insert(note);
         }
     }
 
@@ -435,10 +439,14 @@ impl<'m> Importer<'m> {
             node.overload.as_str(),
         );
         let function = self.functions.get(&key).copied();
-        let op = if function.is_none() {
-            Some(ops::find(node, &attrs, opset)?)
-        } else {
-            None
+        let control = control::attributes(&node.op_type).filter(|_| key.0.is_empty());
+        let op = match (function, control) {
+            (Some(_), _) => None,
+            (None, Some(known)) => {
+                ops::check_attributes(&attrs, known)?;
+                None
+            }
+            (None, None) => Some(ops::find(node, &attrs, opset)?),
         };
         let mut inputs = Vec::new();
         for name in &node.input {
@@ -451,7 +459,9 @@ impl<'m> Importer<'m> {
         if let Some(function) = function {
             return self.inline(function, inputs, attrs, label, scope);
         }
-        let op = op.expect("looked up above");
+        let Some(op) = op else {
+            return self.control(node, inputs, &attrs, label, scope);
+        };
         let mut call = Call {
             cx: &mut self.cx,
             files: self.files,
@@ -587,12 +597,6 @@ fn input_type(info: &ValueInfoProto, names: &mut DimNames) -> OpResult<(&'static
         .and_then(|t| t.tensor_type.as_ref())
         .ok_or_else(|| OpError::unsupported("an input that is not a tensor", "a tensor"))?;
     let (elem, dtype) = tensor::dtype_of(tensor.elem_type)?;
-    if elem.code == crate::proto::data_type::DOUBLE {
-        return Err(OpError::unsupported(
-            "an input of element type double",
-            "float",
-        ));
-    }
     let shape = tensor.shape.as_ref().ok_or_else(|| {
         OpError::unsupported(
             "an input of unknown rank",

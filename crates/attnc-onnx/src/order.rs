@@ -3,10 +3,10 @@
 //! Files should list nodes in an order where operands come first; those that do not are sorted. Kahn 1962,
 //! among the ready nodes the first of the file first. Only nodes that an output depends on are given back.
 
-use crate::proto::NodeProto;
+use crate::proto::{GraphProto, NodeProto};
 use attnc_ir::Diagnostic;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 /// What a node is called in messages: its name, else its first result, else its operator and position.
 pub(crate) fn label(node: &NodeProto, index: usize) -> String {
@@ -31,8 +31,8 @@ pub(crate) fn order(
     let mut missing = vec![0usize; nodes.len()];
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     for (n, node) in nodes.iter().enumerate() {
-        for input in node.input.iter().filter(|i| !i.is_empty()) {
-            match producers.get(input.as_str()) {
+        for input in needed(node) {
+            match producers.get(input) {
                 Some(&from) => {
                     missing[n] += 1;
                     users[from].push(n);
@@ -67,6 +67,34 @@ pub(crate) fn order(
         live[n] = live[n] || users[n].iter().any(|&user| live[user]);
     }
     sorted.into_iter().filter(|&n| live[n]).collect()
+}
+
+/// The names a node needs: its operands, and what the graphs inside of it see of the names around it.
+fn needed(node: &NodeProto) -> Vec<&str> {
+    let operands = node.input.iter().map(String::as_str);
+    let mut names: Vec<&str> = operands.filter(|i| !i.is_empty()).collect();
+    for graph in node.attribute.iter().filter_map(|a| a.g.as_deref()) {
+        names.extend(free_names(graph));
+    }
+    names
+}
+
+/// The names that a graph uses and does not define, ascending.
+pub(crate) fn free_names(graph: &GraphProto) -> BTreeSet<&str> {
+    let outputs = graph.output.iter().map(|o| o.name.as_str());
+    let mut names: BTreeSet<&str> = outputs.collect();
+    names.extend(graph.node.iter().flat_map(needed));
+    let defined = graph
+        .node
+        .iter()
+        .flat_map(|n| &n.output)
+        .map(String::as_str);
+    let inputs = graph.input.iter().map(|i| i.name.as_str());
+    let constants = graph.initializer.iter().map(|t| t.name.as_str());
+    for name in defined.chain(inputs).chain(constants) {
+        names.remove(name);
+    }
+    names
 }
 
 fn producers<'m>(

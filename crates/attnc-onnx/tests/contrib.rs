@@ -240,3 +240,45 @@ fn embeddings_are_looked_up_summed_and_normalised() {
     assert!(text.contains("%y = layer_norm"), "{text}");
     assert_eq!(import(&model).unwrap().constraints.len(), 1);
 }
+
+#[test]
+fn products_and_convolutions_with_an_activation_inside() {
+    let text_attr = |node: NodeProto, value: &'static str| {
+        node.attr("activation", 3, |a| a.s = Some(value.into()))
+    };
+    let inputs = [
+        x("a", &["5", "8"]),
+        x("b", &["8", "6"]),
+        x("i", &["B", "4", "S"]),
+        x("w", &["6", "4", "3"]),
+        x("batch", &["4", "B", "8"]),
+        x("right", &["B", "8", "6"]),
+    ];
+    let of = |node: NodeProto| one(&inputs, &[], &[node]);
+    let gemm = text_attr(ms("FusedGemm", &["a", "b"], &["y"]), "LeakyRelu");
+    let text = body(&of(gemm.float("activation_alpha", 0.25)));
+    assert!(
+        text.contains(" = matmul ") && text.contains("0.25"),
+        "{text}"
+    );
+    let conv = text_attr(ms("FusedConv", &["i", "w"], &["y"]), "Relu");
+    let text = body(&of(conv.clone()));
+    assert!(
+        text.contains(" = conv ") && text.contains("%y = relu "),
+        "{text}"
+    );
+    let unknown = text_attr(ms("FusedGemm", &["a", "b"], &["y"]), "Mystery");
+    let error = import(&of(unknown)).unwrap_err();
+    assert!(
+        error.to_string().contains("activation `Mystery`"),
+        "{error}"
+    );
+    let product = ms("FusedMatMul", &["batch", "right"], &["y"]).int("transBatchA", 1);
+    let text = body(&of(product));
+    assert!(
+        text.contains("transpose %batch, perm = [1, 0, 2]"),
+        "{text}"
+    );
+    let flat = ms("FusedMatMul", &["a", "b"], &["y"]).int("transBatchA", 1);
+    assert_eq!(codes(&of(flat)), ["shape-mismatch"]);
+}

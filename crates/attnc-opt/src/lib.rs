@@ -3,7 +3,7 @@
 //! [`optimise`] runs the [`pipeline()`] in a [`Session`] and reports what fused, what did not, and why.
 //! Every rewrite preserves the meaning of the graph; tests execute the graph before and after each pass.
 //!
-//! On exit every node is an input, a constant, a view, or a kernel: `matmul`, `attention`, `softmax`,
+//! On exit every node is an input, a constant, a view, or a kernel: `matmul`, `attention`, `linear_attention`, `softmax`,
 //! `layer_norm`, `rms_norm`, `reduce`, `cumsum` or `map`; softmax, norms and reductions run over trailing
 //! axes; operands of `matmul` and `attention` resolve to strided windows.
 
@@ -19,7 +19,7 @@ pub use pass::{Change, Pass, Remark, RemarkKind, Trace, source_name};
 pub use pipeline::pipeline;
 pub use session::{Observer, OptError, Session};
 
-use attnc_ir::{Graph, Op};
+use attnc_ir::{Graph, LinearResult, Op, ValueId};
 
 /// What to do and what to leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,11 +80,11 @@ pub struct Optimised {
 /// # Errors
 /// Where the graph is not valid, or a pass broke it: the pass is named.
 pub fn optimise(graph: Graph, options: &Options) -> Result<Optimised, OptError> {
-    let mut found = find_attention(&graph).len();
+    let mut found = attention_count(&graph);
     // A softmax that the source writes out in primitive ops counts as well, once it has its name.
     let mut count = |pass: &'static str, graph: &Graph, _: Change| {
         if pass == "recognise-softmax" {
-            found = found.max(find_attention(graph).len());
+            found = found.max(attention_count(graph));
         }
     };
     let mut graph = graph;
@@ -100,11 +100,26 @@ pub fn optimise(graph: Graph, options: &Options) -> Result<Optimised, OptError> 
     })
 }
 
+/// Candidates, and linear attentions, which are kernels as they are.
+fn attention_count(graph: &Graph) -> usize {
+    find_attention(graph).len() + linear_attention_count(graph)
+}
+
+/// One that gives its state too has two nodes.
+fn linear_attention_count(graph: &Graph) -> usize {
+    let rows = |v: &ValueId| match &graph.node(*v).op {
+        Op::LinearAttention(linear) => linear.result == LinearResult::Output,
+        _ => false,
+    };
+    graph.values().filter(rows).count()
+}
+
 fn report(graph: &Graph, found: usize, remarks: &[Remark], options: &Options) -> AttentionReport {
     let fused = graph
         .values()
         .filter(|&v| matches!(graph.node(v).op, Op::Attention(_)))
-        .count();
+        .count()
+        + linear_attention_count(graph);
     let mut declined: Vec<Declined> = remarks
         .iter()
         .filter(|r| r.pass == "fuse-attention" && r.kind == RemarkKind::Declined)

@@ -2,7 +2,8 @@
 
 use crate::passes::{
     Canonicalise, DeadCode, FoldConstants, FoldViews, FuseAttention, FuseEpilogues, FusePointwise,
-    LowerConv, RecogniseActivations, RecogniseNorms, RecogniseSoftmax, SinkIndices,
+    LowerConv, RecogniseActivations, RecogniseLinearAttention, RecogniseNorms, RecogniseSoftmax,
+    SinkIndices,
 };
 use crate::{Options, Pass};
 
@@ -19,6 +20,8 @@ pub fn pipeline(options: &Options) -> Vec<Box<dyn Pass>> {
         Box::new(SinkIndices),
         // Before pointwise ops are merged, while the decomposed forms are still single nodes.
         Box::new(RecogniseNorms),
+        // Before softmax, with which attentions are counted.
+        Box::new(RecogniseLinearAttention),
         Box::new(RecogniseSoftmax),
         Box::new(RecogniseActivations),
         // A convolution is a product of gathered patches; after this only matmul contracts.

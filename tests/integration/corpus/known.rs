@@ -32,86 +32,6 @@ const KNOWN: &[(&str, &str, Expected)] = &[
     // Operators that are not there.
     ("exports/longformer_*", "*", Refused("NonZero")),
     (
-        "node/test_causal_conv_with_state_b1_c1_degenerate",
-        "*",
-        Refused("CausalConvWithState"),
-    ),
-    (
-        "node/test_causal_conv_with_state_basic",
-        "*",
-        Refused("CausalConvWithState"),
-    ),
-    (
-        "node/test_causal_conv_with_state_decode_step",
-        "*",
-        Refused("CausalConvWithState"),
-    ),
-    (
-        "node/test_causal_conv_with_state_fp16",
-        "*",
-        Refused("CausalConvWithState"),
-    ),
-    (
-        "node/test_causal_conv_with_state_kernel_size_one",
-        "*",
-        Refused("CausalConvWithState"),
-    ),
-    (
-        "node/test_causal_conv_with_state_short_input_no_past_state",
-        "*",
-        Refused("CausalConvWithState"),
-    ),
-    (
-        "node/test_causal_conv_with_state_silu",
-        "*",
-        Refused("CausalConvWithState"),
-    ),
-    (
-        "node/test_causal_conv_with_state_silu_fp16",
-        "*",
-        Refused("CausalConvWithState"),
-    ),
-    (
-        "node/test_causal_conv_with_state_silu_with_past_state",
-        "*",
-        Refused("CausalConvWithState"),
-    ),
-    (
-        "node/test_causal_conv_with_state_swish_alias",
-        "*",
-        Refused("CausalConvWithState"),
-    ),
-    (
-        "node/test_causal_conv_with_state_with_bias",
-        "*",
-        Refused("CausalConvWithState"),
-    ),
-    (
-        "node/test_causal_conv_with_state_with_bias_and_past_state",
-        "*",
-        Refused("CausalConvWithState"),
-    ),
-    (
-        "node/test_causal_conv_with_state_with_past_state",
-        "*",
-        Refused("CausalConvWithState"),
-    ),
-    (
-        "node/test_causal_conv_*_fp16_expanded",
-        "*",
-        Refused("pass lower-conv failed"),
-    ),
-    (
-        "node/test_linear_attention_*",
-        "*",
-        Refused("LinearAttention"),
-    ),
-    (
-        "node/test_flexattention_double*",
-        "*",
-        Refused("element type double"),
-    ),
-    (
         "node/test_flexattention_fp16_expanded_ver26",
         "*",
         Refused("pass fuse-attention failed"),
@@ -162,21 +82,6 @@ const KNOWN: &[(&str, &str, Expected)] = &[
         "node/test_flexattention_soft_cap",
         "*",
         Refused("FlexAttention"),
-    ),
-    (
-        "node/test_matmulinteger",
-        "*",
-        Refused("integer arithmetic"),
-    ),
-    (
-        "node/test_qlinearmatmul_*",
-        "*",
-        Refused("integer arithmetic"),
-    ),
-    (
-        "node/test_einsum_batch_matmul",
-        "*",
-        Refused("element type double"),
     ),
     // Halves are stored by the CPU only.
     (

@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | `matmul` | `matmul_rows`, with its epilogue |
 //! | `attention` | `flash_attention_fwd_rows`, with `score_mod` and `mask_mod`; `block_mask` before it where the mask is data |
+//! | `linear_attention` | `linear_attention`, one result a step |
 //! | `softmax`, `layer_norm`, `rms_norm`, `reduce`, `cumsum` | the row kernels, with their epilogues |
 //! | anything with a scalar form | `pointwise` |
 //!
@@ -33,6 +34,7 @@ mod attention;
 mod blocks;
 mod kernel;
 mod label;
+mod linear_attention;
 mod matmul;
 mod pointwise;
 mod rows;
@@ -291,6 +293,7 @@ impl<'g> Lowerer<'g> {
             Op::Input | Op::Constant(_) => Ok(()),
             Op::MatMul => self.matmul(value),
             Op::Attention(attention) => self.attention(value, attention),
+            Op::LinearAttention(linear) => self.linear_attention(value, linear),
             Op::Softmax { .. }
             | Op::LayerNorm { .. }
             | Op::RmsNorm { .. }

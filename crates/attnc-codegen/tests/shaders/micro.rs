@@ -263,6 +263,8 @@ fn row_and_pointwise_kernels_are_valid() {
             with_mods(linker, "mods/rows_identity");
         }
     }
+    let linear = linker("linear_attention").module_file("store", "store/elements");
+    with_mods(linear, "mods/linear_attention_gated_delta");
     with_mods(linker("pointwise"), "mods/element_add");
     with_mods(linker("pointwise"), "mods/element_gather_rows");
 }
@@ -274,6 +276,7 @@ fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
         "block_mask",
         "flash_attention_fwd_rows",
         "layer_norm_rows",
+        "linear_attention",
         "matmul_rows",
         "pointwise",
         "reduce_rows",

@@ -27,6 +27,7 @@ mod conv;
 mod copy;
 mod gemm;
 mod layout;
+mod linear_attention;
 mod math;
 mod matmul;
 mod plan;
@@ -239,6 +240,9 @@ impl Kernel {
             Self::MatMul => matmul::matmul(&operands[0], &operands[1], floats(out)),
             Self::Conv(conv, shape) => conv::conv(operands, conv, shape, floats(out)),
             Self::Attention(attention) => return attention.run(operands, floats(out)),
+            Self::LinearAttention(linear) => {
+                linear_attention::linear_attention(operands, linear, out);
+            }
         }
         Ok(())
     }

@@ -14,7 +14,9 @@ use crate::error::place;
 use crate::{ExecError, LengthError, memory};
 use attnc_ir::scalar::ScalarExpr;
 use attnc_ir::scalar::block_mask::{BlockMask, counted};
-use attnc_ir::{Conv, DType, Dim, DimError, Extents, Graph, Op, ReduceOp, ValueId};
+use attnc_ir::{
+    Conv, DType, Dim, DimError, Extents, Graph, LinearAttention, Op, ReduceOp, ValueId,
+};
 
 /// Where a buffer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +52,7 @@ pub(crate) enum Kernel {
     /// With the shape of the result.
     Conv(Conv, Vec<usize>),
     Attention(Box<Attention>),
+    LinearAttention(LinearAttention),
 }
 
 /// One step.
@@ -187,7 +190,7 @@ impl Planner<'_> {
             _ => {
                 let mut operands = self.operands(id);
                 let kernel = self.kernel(id)?;
-                if matches!(kernel, Kernel::Conv(..)) {
+                if matches!(kernel, Kernel::Conv(..) | Kernel::LinearAttention(_)) {
                     operands = operands.into_iter().map(|o| self.packed(id, o)).collect();
                 }
                 let epilogue = node.epilogue.as_ref();
@@ -219,6 +222,7 @@ impl Planner<'_> {
             Op::MatMul => Kernel::MatMul,
             Op::Conv(conv) => Kernel::Conv(conv.clone(), self.bound.shape(id).to_vec()),
             Op::Attention(attention) => Kernel::Attention(Box::new(self.attention(id, attention)?)),
+            Op::LinearAttention(linear) => Kernel::LinearAttention(linear.clone()),
             _ => Kernel::Fill(Box::new(self.form(id)?)),
         })
     }

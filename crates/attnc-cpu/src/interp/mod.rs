@@ -10,6 +10,7 @@
 mod attention;
 mod contract;
 mod data;
+mod linear_attention;
 mod map;
 mod pointwise;
 mod rows;
@@ -208,6 +209,7 @@ fn elements(at: &At<'_>) -> Result<Vec<f64>, ExecError> {
         Op::MatMul => Ok(contract::matmul(at.operands[0], at.operands[1], at.shape)),
         Op::Conv(conv) => Ok(contract::conv(&at.operands, conv, at.shape)),
         Op::Attention(attention) => attention::attention(at, attention),
+        Op::LinearAttention(linear) => Ok(linear_attention::linear_attention(at, linear)),
         Op::Map { expr, .. } => map::map(at, expr),
     }
 }

@@ -5,11 +5,12 @@ use super::expression::Scope;
 use super::parse::{Parser, Read};
 use super::statement::Stated;
 use crate::{
-    Attention, BinaryOp, CompareOp, Conv, DType, Dim, Op, PadMode, ReduceOp, TensorType, UnaryOp,
+    Attention, BinaryOp, CompareOp, Conv, DType, Dim, LinearAttention, LinearResult, Op, PadMode,
+    ReduceOp, TensorType, UnaryOp, UpdateRule,
 };
 
 /// The ops with a name of their own; the pointwise ones and reductions are listed by their enums.
-const NAMED: [&str; 22] = [
+const NAMED: [&str; 23] = [
     "constant",
     "reshape",
     "transpose",
@@ -31,6 +32,7 @@ const NAMED: [&str; 22] = [
     "matmul",
     "conv",
     "attention",
+    "linear_attention",
     "map",
 ];
 
@@ -135,6 +137,7 @@ impl Parser<'_> {
                 groups: self.optional(a, "groups", Self::count)?.unwrap_or(1),
             }),
             "attention" => self.attention(a, scope)?,
+            "linear_attention" => self.linear_attention(a)?,
             _ => {
                 let TensorType { dtype, shape } =
                     stated.ty.unwrap_or(TensorType::scalar(DType::F32));
@@ -179,6 +182,16 @@ impl Parser<'_> {
             after,
             mode,
         })
+    }
+
+    fn linear_attention(&mut self, a: &mut Attributes) -> Read<Op> {
+        let rules: Vec<_> = UpdateRule::ALL.iter().map(|r| (r.name(), *r)).collect();
+        let results: Vec<_> = LinearResult::ALL.iter().map(|r| (r.name(), *r)).collect();
+        Ok(Op::LinearAttention(LinearAttention {
+            rule: self.required(a, "rule", |p| p.choice(&rules))?,
+            scale: self.required(a, "scale", Self::double)?,
+            result: self.required(a, "result", |p| p.choice(&results))?,
+        }))
     }
 
     fn attention(&mut self, a: &mut Attributes, scope: &Scope) -> Read<Op> {

@@ -274,6 +274,11 @@ impl Writer<'_> {
                     self.attribute(name, self.expression(node, expr, true, arg));
                 }
             }
+            Op::LinearAttention(linear) => {
+                self.attribute("rule", linear.rule.name());
+                self.attribute("scale", double(linear.scale));
+                self.attribute("result", linear.result.name());
+            }
             Op::Map { expr, .. } => {
                 self.attribute("expr", self.expression(node, expr, false, "arg"));
             }

@@ -220,6 +220,15 @@ fn check_parameters(op: &Op, out: &mut Vec<Diagnostic>) {
                 ),
             ));
         }
+        Op::LinearAttention(linear) if !linear.scale.is_finite() => {
+            out.push(Diagnostic::error(
+                "bad-parameter",
+                format!(
+                    "linear_attention with scale = {}; expected a finite number",
+                    linear.scale
+                ),
+            ));
+        }
         Op::Constant(data) => check_constant(data, out),
         _ => {}
     }

@@ -3,11 +3,11 @@
 //! Definitions are those of ONNX Runtime's contrib operators. They become the operations they were fused
 //! from, which this compiler fuses its own way.
 
-use super::{elementwise, matmul, norm, rotary};
+use super::{elementwise, norm, rotary};
 use crate::call::Call;
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
-use attnc_ir::{BinaryOp, DType, Dim, Op, UnaryOp};
+use attnc_ir::{BinaryOp, CompareOp, DType, Dim, Op, ReduceOp, UnaryOp};
 
 /// Epsilon where the attribute is left out.
 const EPSILON: f32 = 1e-12;
@@ -75,13 +75,8 @@ pub(super) fn skip_rms_norm(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
 pub(super) fn embed_layer_norm(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let (ids, words, positions) = (c.input(0)?, c.input(2)?, c.input(3)?);
     let eps = epsilon(c)?;
-    if c.attrs.int("mask_index_type")?.is_some_and(|n| n > 1)
-        || (c.wants(1) && c.optional(7).is_some())
-    {
-        return Err(OpError::unsupported(
-            "the result mask_index",
-            "the results output and embedding_sum only",
-        ));
+    if let Some(kind) = c.attrs.int("mask_index_type")?.filter(|&n| n > 1) {
+        return Err(OpError::unsupported(format!("mask_index_type {kind}"), "0"));
     }
     if c.rank(&ids) != 2 || c.rank(&words) != 2 || c.rank(&positions) != 2 {
         let message = format!(
@@ -118,8 +113,21 @@ pub(super) fn embed_layer_norm(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let (gain, bias) = (c.input(5)?, c.input(6)?);
     let axis = last_axis(c, &sum)?;
     let normed = c.apply(Op::LayerNorm { axis, eps }, &[&sum, &gain, &bias])?;
-    let none = c.splat(DType::I32, &shape[..1], 0.0)?;
-    Ok(vec![normed, none, sum])
+    let counts = match c.optional(7) {
+        Some(mask) => {
+            let one = c.scalar_like(&mask, 1.0);
+            let unmasked = c.compare(CompareOp::Eq, &mask, &one)?;
+            let unmasked = c.cast(DType::I32, &unmasked)?;
+            let count = Op::Reduce {
+                op: ReduceOp::Sum,
+                axes: vec![c.axis_of(1, c.rank(&mask))?],
+                keep_dims: false,
+            };
+            c.apply(count, &[&unmasked])?
+        }
+        None => c.splat(DType::I32, &shape[..1], 0.0)?,
+    };
+    Ok(vec![normed, counts, sum])
 }
 
 /// `f(x + bias)`, the bias being optional.
@@ -135,27 +143,6 @@ pub(super) fn biased(c: &mut Call<'_, '_>, op: UnaryOp) -> OpResult<Vec<Value>> 
 pub(super) fn quick_gelu(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let alpha = f64::from(c.attrs.float("alpha")?.unwrap_or(1.702));
     elementwise::swish_of(c, alpha)
-}
-
-/// `alpha * a' b'`.
-pub(super) fn fused_matmul(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
-    for attr in ["transBatchA", "transBatchB"] {
-        if c.attrs.flag(attr, false)? {
-            return Err(OpError::unsupported(format!("{attr} = 1"), "0"));
-        }
-    }
-    for (n, attr) in [(0, "transA"), (1, "transB")] {
-        if c.attrs.flag(attr, false)? {
-            let swapped = c.input(n)?;
-            c.inputs[n] = Some(c.swap_last(&swapped)?);
-        }
-    }
-    let mut out = matmul::matmul(c)?;
-    let alpha = f64::from(c.attrs.float("alpha")?.unwrap_or(1.0));
-    if alpha != 1.0 {
-        out[0] = c.with(BinaryOp::Mul, &out[0].clone(), alpha)?;
-    }
-    Ok(out)
 }
 
 /// As the standard's, with other operands: `x, positions, cos, sin`; one position is that of the first query.

@@ -214,38 +214,94 @@ pub(super) fn swish_of(c: &mut Call<'_, '_>, alpha: f64) -> OpResult<Vec<Value>>
 /// `x` where it is at least 0, else what `negative` gives.
 fn rectified(
     c: &mut Call<'_, '_>,
+    x: &Value,
     negative: impl FnOnce(&mut Call<'_, '_>, &Value) -> OpResult<Value>,
-) -> OpResult<Vec<Value>> {
-    let x = c.input(0)?;
-    let zero = c.scalar_like(&x, 0.0);
-    let below = c.compare(CompareOp::Lt, &x, &zero)?;
-    let negative = negative(c, &x)?;
-    Ok(vec![c.apply(Op::Where, &[&below, &negative, &x])?])
+) -> OpResult<Value> {
+    let zero = c.scalar_like(x, 0.0);
+    let below = c.compare(CompareOp::Lt, x, &zero)?;
+    let negative = negative(c, x)?;
+    c.apply(Op::Where, &[&below, &negative, x])
 }
 
 pub(super) fn leaky_relu(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let alpha = f64::from(c.attrs.float("alpha")?.unwrap_or(0.01));
-    rectified(c, |c, x| c.with(BinaryOp::Mul, x, alpha))
+    let x = c.input(0)?;
+    Ok(vec![leaky(c, &x, alpha)?])
+}
+
+/// `alpha * x` below 0.
+pub(super) fn leaky(c: &mut Call<'_, '_>, x: &Value, alpha: f64) -> OpResult<Value> {
+    rectified(c, x, |c, x| c.with(BinaryOp::Mul, x, alpha))
 }
 
 pub(super) fn p_relu(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
-    let slope = c.input(1)?;
-    rectified(c, |c, x| c.binary(BinaryOp::Mul, x, &slope))
+    let (x, slope) = (c.input(0)?, c.input(1)?);
+    let out = rectified(c, &x, |c, x| c.binary(BinaryOp::Mul, x, &slope))?;
+    Ok(vec![out])
 }
 
 /// `alpha * (e^x - 1)` below 0.
 pub(super) fn elu(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let alpha = f64::from(c.attrs.float("alpha")?.unwrap_or(1.0));
-    rectified(c, |c, x| {
-        let power = c.unary(UnaryOp::Exp, x)?;
+    Ok(vec![exponential(c, alpha, 1.0)?])
+}
+
+/// `alpha * (e^(x / alpha) - 1)` below 0. Barron 2017, arXiv:1704.07483.
+pub(super) fn celu(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let alpha = f64::from(c.attrs.float("alpha")?.unwrap_or(1.0));
+    Ok(vec![exponential(c, alpha, alpha)?])
+}
+
+/// `gamma` times [`elu`]. Klambauer et al. 2017, arXiv:1706.02515.
+pub(super) fn selu(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let alpha = f64::from(c.attrs.float("alpha")?.unwrap_or(1.673_263_2));
+    let gamma = f64::from(c.attrs.float("gamma")?.unwrap_or(1.050_701));
+    let out = exponential(c, alpha, 1.0)?;
+    Ok(vec![c.with(BinaryOp::Mul, &out, gamma)?])
+}
+
+/// `alpha * (e^(x / width) - 1)` below 0.
+fn exponential(c: &mut Call<'_, '_>, alpha: f64, width: f64) -> OpResult<Value> {
+    let x = c.input(0)?;
+    rectified(c, &x, |c, x| {
+        let x = if width == 1.0 {
+            x.clone()
+        } else {
+            c.with(BinaryOp::Div, x, width)?
+        };
+        let power = c.unary(UnaryOp::Exp, &x)?;
         let less = c.with(BinaryOp::Sub, &power, 1.0)?;
         c.with(BinaryOp::Mul, &less, alpha)
     })
 }
 
-fn hard(c: &mut Call<'_, '_>, alpha: f64, beta: f64) -> OpResult<Value> {
+/// `x` where it is more than alpha, else 0.
+pub(super) fn thresholded_relu(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let x = c.input(0)?;
-    let scaled = c.with(BinaryOp::Mul, &x, alpha)?;
+    let alpha = f64::from(c.attrs.float("alpha")?.unwrap_or(1.0));
+    let (limit, zero) = (c.scalar_like(&x, alpha), c.scalar_like(&x, 0.0));
+    let above = c.compare(CompareOp::Gt, &x, &limit)?;
+    Ok(vec![c.apply(Op::Where, &[&above, &x, &zero])?])
+}
+
+/// `x / (1 + |x|)`.
+pub(super) fn softsign(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let x = c.input(0)?;
+    let size = c.unary(UnaryOp::Abs, &x)?;
+    let size = c.with(BinaryOp::Add, &size, 1.0)?;
+    Ok(vec![c.binary(BinaryOp::Div, &x, &size)?])
+}
+
+/// `sin(x) / cos(x)`.
+pub(super) fn tan(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let x = c.input(0)?;
+    let (sin, cos) = (c.unary(UnaryOp::Sin, &x)?, c.unary(UnaryOp::Cos, &x)?);
+    Ok(vec![c.binary(BinaryOp::Div, &sin, &cos)?])
+}
+
+/// `max(0, min(1, alpha * x + beta))`.
+pub(super) fn hard(c: &mut Call<'_, '_>, x: &Value, alpha: f64, beta: f64) -> OpResult<Value> {
+    let scaled = c.with(BinaryOp::Mul, x, alpha)?;
     let moved = c.with(BinaryOp::Add, &scaled, beta)?;
     let low = c.with(BinaryOp::Max, &moved, 0.0)?;
     c.with(BinaryOp::Min, &low, 1.0)
@@ -255,13 +311,14 @@ fn hard(c: &mut Call<'_, '_>, alpha: f64, beta: f64) -> OpResult<Value> {
 pub(super) fn hard_sigmoid(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let alpha = f64::from(c.attrs.float("alpha")?.unwrap_or(0.2));
     let beta = f64::from(c.attrs.float("beta")?.unwrap_or(0.5));
-    Ok(vec![hard(c, alpha, beta)?])
+    let x = c.input(0)?;
+    Ok(vec![hard(c, &x, alpha, beta)?])
 }
 
 /// `x * max(0, min(1, x / 6 + 1 / 2))`.
 pub(super) fn hard_swish(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let x = c.input(0)?;
-    let gate = hard(c, 1.0 / 6.0, 0.5)?;
+    let gate = hard(c, &x, 1.0 / 6.0, 0.5)?;
     Ok(vec![c.binary(BinaryOp::Mul, &x, &gate)?])
 }
 

@@ -5,16 +5,20 @@
 
 mod attend;
 mod attention;
+mod causal_conv;
 mod constant;
 mod contrib;
 mod contrib_attention;
 mod conv;
 mod einsum;
 mod elementwise;
+mod fused;
 mod gather;
+mod linear_attention;
 mod matmul;
 mod norm;
 mod pool;
+mod quantised;
 mod reduce;
 mod resize;
 mod rotary;
@@ -22,6 +26,7 @@ mod scatter;
 mod select;
 mod shape;
 
+use crate::Operator;
 use crate::attrs::Attrs;
 use crate::call::Call;
 use crate::error::{OpError, OpResult};
@@ -101,6 +106,7 @@ const OPS: &[OpEntry] = &[
     ),
     op("Ceil", 1, &[], |c| elementwise::unary(c, UnaryOp::Ceil)),
     op("Clip", 3, &["min", "max"], elementwise::clip),
+    op("Celu", 1, &["alpha"], elementwise::celu),
     op("Cos", 1, &[], |c| elementwise::unary(c, UnaryOp::Cos)),
     op("Div", 2, &[], |c| elementwise::binary(c, BinaryOp::Div)),
     op("Dropout", 3, &["ratio", "seed"], elementwise::dropout),
@@ -153,6 +159,7 @@ const OPS: &[OpEntry] = &[
     }),
     op("Relu", 1, &[], |c| elementwise::unary(c, UnaryOp::Relu)),
     op("Round", 1, &[], |c| elementwise::unary(c, UnaryOp::Round)),
+    op("Selu", 1, &["alpha", "gamma"], elementwise::selu),
     op("Sigmoid", 1, &[], |c| {
         elementwise::unary(c, UnaryOp::Sigmoid)
     }),
@@ -161,11 +168,19 @@ const OPS: &[OpEntry] = &[
     op("Softplus", 1, &[], |c| {
         elementwise::unary(c, UnaryOp::Softplus)
     }),
+    op("Softsign", 1, &[], elementwise::softsign),
     op("Sqrt", 1, &[], |c| elementwise::unary(c, UnaryOp::Sqrt)),
     op("Sub", 2, &[], |c| elementwise::binary(c, BinaryOp::Sub)),
     op("Sum", ANY, &[], |c| elementwise::variadic(c, BinaryOp::Add)),
     op("Swish", 1, &["alpha"], elementwise::swish),
+    op("Tan", 1, &[], elementwise::tan),
     op("Tanh", 1, &[], |c| elementwise::unary(c, UnaryOp::Tanh)),
+    op(
+        "ThresholdedRelu",
+        1,
+        &["alpha"],
+        elementwise::thresholded_relu,
+    ),
     op("Where", 3, &[], elementwise::select),
     op("Xor", 2, &[], |c| elementwise::binary(c, BinaryOp::Xor)),
     // Shapes, views and copies.
@@ -258,6 +273,7 @@ const OPS: &[OpEntry] = &[
     op("LogSoftmax", 1, &["axis"], reduce::log_softmax),
     op("ReduceL1", 2, REDUCE, reduce::l1),
     op("ReduceL2", 2, REDUCE, reduce::l2),
+    op("ReduceLogSum", 2, REDUCE, reduce::log_of_sum),
     op("ReduceLogSumExp", 2, REDUCE, reduce::log_sum_exp),
     op("ReduceMax", 2, REDUCE, |c| reduce::reduce(c, ReduceOp::Max)),
     op("ReduceMean", 2, REDUCE, |c| {
@@ -372,10 +388,45 @@ const OPS: &[OpEntry] = &[
         attention::attention,
     ),
     op(
+        "CausalConvWithState",
+        4,
+        &["activation"],
+        causal_conv::causal_conv,
+    ),
+    op(
+        "LinearAttention",
+        6,
+        // The chunk size is a hint that does not change the result.
+        &[
+            "chunk_size",
+            "kv_num_heads",
+            "q_num_heads",
+            "scale",
+            "update_rule",
+        ],
+        linear_attention::linear_attention,
+    ),
+    op(
         "RotaryEmbedding",
         4,
         &["interleaved", "num_heads", "rotary_embedding_dim"],
         rotary::rotary_embedding,
+    ),
+    // Of quantised models.
+    op(
+        "DequantizeLinear",
+        3,
+        &["axis", "block_size", "output_dtype"],
+        quantised::dequantize,
+    ),
+    op("DynamicQuantizeLinear", 1, &[], quantised::dynamic_quantize),
+    op("MatMulInteger", 4, &[], quantised::matmul_integer),
+    op("QLinearMatMul", 8, &[], quantised::qlinear_matmul),
+    op(
+        "QuantizeLinear",
+        3,
+        &["axis", "block_size"],
+        quantised::quantize,
     ),
     // Of ONNX Runtime.
     ms("BiasGelu", 2, &[], |c| contrib::biased(c, UnaryOp::Gelu)),
@@ -412,7 +463,55 @@ const OPS: &[OpEntry] = &[
         "FusedMatMul",
         2,
         &["alpha", "transA", "transB", "transBatchA", "transBatchB"],
-        contrib::fused_matmul,
+        fused::matmul,
+    ),
+    ms(
+        "TransposeMatMul",
+        2,
+        &["alpha", "transA", "transB"],
+        fused::matmul,
+    ),
+    ms(
+        "FusedGemm",
+        3,
+        &[
+            "activation",
+            "activation_alpha",
+            "activation_beta",
+            "activation_gamma",
+            "alpha",
+            "beta",
+            "transA",
+            "transB",
+        ],
+        fused::gemm,
+    ),
+    ms(
+        "FusedConv",
+        4,
+        &[
+            "activation",
+            "activation_params",
+            "auto_pad",
+            "dilations",
+            "group",
+            "kernel_shape",
+            "pads",
+            "strides",
+        ],
+        fused::conv,
+    ),
+    ms(
+        "MatMulIntegerToFloat",
+        7,
+        &[],
+        quantised::matmul_integer_to_float,
+    ),
+    ms(
+        "DynamicQuantizeMatMul",
+        5,
+        &[],
+        quantised::dynamic_quantize_matmul,
     ),
     ms(
         "RotaryEmbedding",
@@ -485,6 +584,16 @@ const MAX_POOL: &[&str] = &[
     "strides",
 ];
 
+/// Every operator of the table.
+pub(crate) fn operators() -> impl Iterator<Item = Operator> {
+    OPS.iter().map(|entry| Operator {
+        domain: entry.domain,
+        name: entry.name,
+        most_inputs: entry.most_inputs,
+        attributes: entry.attrs,
+    })
+}
+
 const REDUCE: &[&str] = &["axes", "keepdims", "noop_with_empty_axes"];
 
 /// What is said of an operator that is not known.
@@ -504,20 +613,13 @@ fn refusal(op: &str) -> (&'static str, &'static str) {
             "sorting by data",
             "an export that thresholds or masks instead",
         ),
-        "Loop" | "If" | "Scan" | "SequenceMap" => (
-            "control flow",
+        "SequenceMap" => (
+            "control flow over sequences",
             "an export without it: traced, or with its loops unrolled",
         ),
-        "QLinearMatMul"
-        | "MatMulInteger"
-        | "ConvInteger"
-        | "QLinearConv"
-        | "QuantizeLinear"
-        | "DequantizeLinear"
-        | "DynamicQuantizeLinear" => (
-            "integer arithmetic of quantised models",
-            "the model in floats",
-        ),
+        "ConvInteger" | "QLinearConv" => {
+            ("convolutions of quantised models", "the model in floats")
+        }
         "RandomNormal" | "RandomNormalLike" | "RandomUniform" | "RandomUniformLike"
         | "Bernoulli" | "Multinomial" => ("random numbers", "a model exported for inference"),
         _ => ELSEWHERE,
@@ -548,21 +650,22 @@ pub(crate) fn find(node: &NodeProto, attrs: &Attrs<'_>, opset: i64) -> OpResult<
             format!("operator set {} or older", entry.newest),
         ));
     }
-    let unknown: Vec<_> = attrs
-        .0
-        .iter()
-        .map(|(name, _)| *name)
-        .filter(|name| !entry.attrs.contains(name))
-        .collect();
-    if !unknown.is_empty() {
-        return Err(OpError::unsupported(
-            format!("attribute `{}`", unknown.join("`, `")),
-            if entry.attrs.is_empty() {
-                "no attribute".to_owned()
-            } else {
-                format!("only `{}`", entry.attrs.join("`, `"))
-            },
-        ));
-    }
+    check_attributes(attrs, entry.attrs)?;
     Ok(entry)
+}
+
+/// Refuses attributes that are not among the known ones.
+pub(crate) fn check_attributes(attrs: &Attrs<'_>, known: &[&str]) -> OpResult<()> {
+    let names = attrs.0.iter().map(|(name, _)| *name);
+    let unknown: Vec<_> = names.filter(|name| !known.contains(name)).collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let needed = if known.is_empty() {
+        "no attribute".to_owned()
+    } else {
+        format!("only `{}`", known.join("`, `"))
+    };
+    let what = format!("attribute `{}`", unknown.join("`, `"));
+    Err(OpError::unsupported(what, needed))
 }

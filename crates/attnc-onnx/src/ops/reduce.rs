@@ -54,6 +54,13 @@ pub(super) fn l2(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     Ok(vec![c.unary(UnaryOp::Sqrt, &sum)?])
 }
 
+/// `log(sum(x))`.
+pub(super) fn log_of_sum(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let x = c.input(0)?;
+    let sum = reduced(c, ReduceOp::Sum, &x)?;
+    Ok(vec![c.unary(UnaryOp::Log, &sum)?])
+}
+
 /// `max + log(sum(exp(x - max)))`.
 pub(super) fn log_sum_exp(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let x = c.input(0)?;

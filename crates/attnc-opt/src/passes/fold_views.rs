@@ -55,7 +55,9 @@ fn windows(graph: &Graph, kernel: ValueId) -> usize {
 }
 
 fn takes_storage(graph: &Graph, kernel: ValueId) -> bool {
-    windows(graph, kernel) > 0 && graph.node(kernel).storage.is_none()
+    let node = graph.node(kernel);
+    let strided = windows(graph, kernel) > 0 || matches!(node.op, Op::LinearAttention(_));
+    strided && node.storage.is_none()
 }
 
 fn is_window(graph: &Graph, kernel: ValueId, operand: ValueId) -> bool {

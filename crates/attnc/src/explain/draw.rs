@@ -79,7 +79,7 @@ fn node_box(graph: &Graph, id: ValueId) -> (String, Kind, Vec<String>) {
     let node = graph.node(id);
     let kind = match node.op {
         Op::Input => Kind::Port,
-        Op::Attention(_) => Kind::Attention,
+        Op::Attention(_) | Op::LinearAttention(_) => Kind::Attention,
         _ => Kind::Kernel,
     };
     let mut lines = vec![if kind == Kind::Port {
@@ -99,6 +99,14 @@ fn node_box(graph: &Graph, id: ValueId) -> (String, Kind, Vec<String>) {
                 .trim_end()
                 .to_owned(),
         );
+    }
+    if let Op::LinearAttention(linear) = &node.op {
+        lines.push(format!(
+            "{} scale {} {}",
+            linear.rule.name(),
+            linear.scale,
+            linear.result.name()
+        ));
     }
     if node.epilogue.is_some() {
         lines.push("+ epilogue".to_owned());
