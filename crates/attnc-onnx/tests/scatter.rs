@@ -100,19 +100,6 @@ fn add(node: NodeProto) -> NodeProto {
 }
 
 #[test]
-fn indices_from_data_are_refused() {
-    let nodes = [node("ScatterND", &["x", "at", "u"], &["y"])];
-    let inputs = [
-        x("x", &["5"]),
-        port("at", data_type::INT64, &["2", "1"]),
-        x("u", &["2"]),
-    ];
-    let error = import(&model(18, &inputs, &[], &nodes)).unwrap_err();
-    assert!(error.is_unsupported());
-    assert!(error.to_string().contains("indices that depend on data"));
-}
-
-#[test]
 fn a_cache_is_written_by_position() {
     let inputs = [
         x("cache", &["B", "4", "M", "8"]),

@@ -151,3 +151,35 @@ fn numbers_of_the_traced_example_fix_lengths() {
         ["length `S` is always 11: the model fits no other"]
     );
 }
+
+#[test]
+fn slices_named_by_data_are_searched_for() {
+    let scatter = node("ScatterND", &["x", "i", "u"], &["y"]);
+    let inputs = [
+        port("x", data_type::FLOAT, &["B", "9", "D"]),
+        port("i", data_type::INT64, &["N", "2"]),
+        port("u", data_type::FLOAT, &["N", "D"]),
+    ];
+    let text = body(&model(18, &inputs, &[], std::slice::from_ref(&scatter)));
+    holds(&text, &["reduce_max", "gather %u", "where "]);
+    let sum = scatter.attr("reduction", 3, |a| a.s = Some(b"add".to_vec().into()));
+    let error = import(&model(18, &inputs, &[], &[sum])).unwrap_err();
+    assert!(error.to_string().contains("a reduction"), "{error}");
+}
+
+#[test]
+fn positions_in_known_values_are_known() {
+    let nodes = [
+        node("Shape", &["x"], &["s"]),
+        node("ConstantOfShape", &["s"], &["ones"]).tensor("value", longs("", &[1], &[1])),
+        node("NonZero", &["ones"], &["at"]),
+        node("Cast", &["at"], &["y"]).int("to", 1),
+    ];
+    let x = [port("x", data_type::FLOAT, &["B", "9"])];
+    let text = body(&model(18, &x, &[], &nodes));
+    holds(&text, &["iota i32[1, 9 * B]", "concat "]);
+    let mask = [floats("mask", &[2, 3], &[0.0, 1.0, 0.0, 1.0, 0.0, 1.0])];
+    let nodes = [node("NonZero", &["mask"], &["at"]), nodes[3].clone()];
+    let text = body(&model(18, &[], &mask, &nodes));
+    holds(&text, &["constant"]);
+}

@@ -3,7 +3,7 @@
 use crate::passes::{
     Canonicalise, DeadCode, FoldConstants, FoldViews, FuseAttention, FuseEpilogues, FusePointwise,
     LowerConv, RecogniseActivations, RecogniseLinearAttention, RecogniseNorms, RecogniseSoftmax,
-    SinkIndices,
+    SinkIndices, SplitRows,
 };
 use crate::{Options, Pass};
 
@@ -28,6 +28,8 @@ pub fn pipeline(options: &Options) -> Vec<Box<dyn Pass>> {
         Box::new(LowerConv),
     ];
     if options.fuse_attention {
+        // Grouped heads whose rows an exporter merged become axes again, as the next pass reads them.
+        passes.push(Box::new(SplitRows));
         // Needs masks in place and one spelling of views; before pointwise fusion, which would merge masks
         // into kernels of their own.
         passes.push(Box::new(FuseAttention));

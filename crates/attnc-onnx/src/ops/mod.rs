@@ -248,6 +248,7 @@ const OPS: &[OpEntry] = &[
     ),
     op("ArgMax", 1, ARG, |c| select::arg(c, ReduceOp::Max)),
     op("ArgMin", 1, ARG, |c| select::arg(c, ReduceOp::Min)),
+    op("NonZero", 1, &[], select::non_zero),
     op("OneHot", 3, &["axis"], select::one_hot),
     op(
         "TopK",
@@ -605,7 +606,7 @@ const ELSEWHERE: (&str, &str) = (
 /// Why an operator of the standard is not supported, and what would be needed.
 fn refusal(op: &str) -> (&'static str, &'static str) {
     match op {
-        "NonZero" | "Compress" | "Unique" => (
+        "Compress" | "Unique" => (
             "a result whose length depends on data",
             "an export that selects with a mask (Where) instead of a list of positions",
         ),

@@ -2,12 +2,13 @@
 //!
 //! Exporters write `x[:, :, a:b] = u` as `ScatterND` with a grid of indices, one `Range` an axis. Such a grid
 //! is read back as the block it is, whatever lengths it has, and constant indices become a table that says
-//! which update an element gets. What depends on data is refused.
+//! which update an element gets. Indices that are data are compared with all positions (`select`).
 //!
 //! ```text
 //! x[:, s:s+n] = u    is    where(s <= d1 and d1 < s + n, pad(u, before = [0, s]), x)
 //! ```
 
+use super::select;
 use crate::call::Call;
 use crate::context::check_shape;
 use crate::error::{OpError, OpResult};
@@ -63,9 +64,10 @@ pub(super) fn scatter_nd(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     }
     match indices.as_numbers(MAX_TABLE) {
         Some(indices) => Ok(vec![by_table(c, &x, &indices, &updates, join)?]),
+        None if join.is_none() => Ok(vec![select::scatter_slices(c, &x, &indices, &updates)?]),
         None => Err(OpError::unsupported(
-            "indices that depend on data, or that skip elements",
-            "indices that are constant, or that count along an axis one by one",
+            "a reduction over indices that depend on data, or that skip elements",
+            "no reduction, or indices that are constant or count along an axis one by one",
         )),
     }
 }
@@ -354,7 +356,7 @@ fn within(
 }
 
 /// The one element that a value repeats, without axes.
-fn scalar_of(c: &mut Call<'_, '_>, value: &Value) -> Option<Value> {
+pub(super) fn scalar_of(c: &mut Call<'_, '_>, value: &Value) -> Option<Value> {
     let dtype = c.dtype(value);
     if let Some(number) = value.as_splat() {
         return Some(c.cx.scalar(dtype, number));

@@ -4,6 +4,7 @@
 //! comparisons of all pairs; an element that an index names is found by comparing the index with all
 //! positions. Both are a reduction of a pointwise expression: no table of pairs is ever a buffer.
 
+use super::scatter;
 use crate::call::Call;
 use crate::error::{OpError, OpResult};
 use crate::eval::Elems;
@@ -12,6 +13,8 @@ use attnc_ir::{BinaryOp, CompareOp, DType, Dim, Op, ReduceOp, Shape};
 
 /// More elements than this are not compared pair by pair.
 const MAX_RANKED: i64 = 8192;
+/// Elements of a known value that are looked at.
+const MAX_KNOWN: usize = 64 * 1024;
 
 fn length(dim: &Dim) -> Value {
     Value::ints(Elems::scalar(DType::I32, dim.clone()))
@@ -31,6 +34,11 @@ fn count(c: &mut Call<'_, '_>, rank: usize, axis: usize, len: &Dim) -> OpResult<
         },
         &[],
     )
+}
+
+/// `0, 1, 2, ..` as one row.
+fn count_along(c: &mut Call<'_, '_>, len: &Dim) -> OpResult<Value> {
+    count(c, 2, 1, len)
 }
 
 fn with_axis(c: &mut Call<'_, '_>, x: &Value, axis: usize) -> OpResult<Value> {
@@ -286,4 +294,127 @@ pub(super) fn scatter_elements(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let update = choose(c, &hit, &updates, neutral)?;
     let all = reduce(c, op, &update, axis)?;
     Ok(vec![c.binary(join, &x, &all)?])
+}
+
+/// `x` with slices replaced where indices name them, one compared with all: for indices that are data.
+pub(super) fn scatter_slices(
+    c: &mut Call<'_, '_>,
+    x: &Value,
+    indices: &Value,
+    updates: &Value,
+) -> OpResult<Value> {
+    let (shape, mut grid) = (c.shape(x), c.shape(indices));
+    let depth = grid.pop().and_then(|d| d.as_const()).unwrap_or(0);
+    let depth = usize::try_from(depth).unwrap_or(0).min(shape.len());
+    let (sizes, rest) = shape.split_at(depth);
+    let many: Dim = grid.iter().cloned().product();
+    let places: Dim = sizes.iter().cloned().product();
+    let position = linear_position(c, indices, sizes, &many)?;
+    let position = with_axis(c, &position, 1)?;
+    let every = count_along(c, &places)?;
+    let hit = c.compare(CompareOp::Eq, &position, &every)?;
+    let numbers = count(c, 2, 0, &many)?;
+    let number = choose(c, &hit, &numbers, -1.0)?;
+    let number = reduce(c, ReduceOp::Max, &number, 0)?;
+    let zero = c.cx.scalar(DType::I32, 0.0);
+    let written = c.compare(CompareOp::Ge, &number, &zero)?;
+    let number = c.binary(BinaryOp::Max, &number, &zero)?;
+    let rows = |first: &Dim| [std::slice::from_ref(first), rest].concat();
+    let updates = c.reshape(updates, rows(&many))?;
+    let fresh = c.apply(Op::Gather { axis: 0 }, &[&updates, &number])?;
+    let mut wide = vec![Dim::one(); rest.len() + 1];
+    wide[0] = places.clone();
+    let written = c.reshape(&written, wide)?;
+    let old = c.reshape(x, rows(&places))?;
+    let new = c.apply(Op::Where, &[&written, &fresh, &old])?;
+    c.reshape(&new, shape)
+}
+
+/// The row-major position that each of `many` indices names.
+fn linear_position(
+    c: &mut Call<'_, '_>,
+    indices: &Value,
+    sizes: &[Dim],
+    many: &Dim,
+) -> OpResult<Value> {
+    let indices = c.reshape(indices, vec![many.clone(), Dim::from(sizes.len())])?;
+    let mut position = c.cx.scalar(DType::I32, 0.0);
+    for (k, size) in sizes.iter().enumerate() {
+        let (start, len) = (Dim::from(k), Dim::one());
+        let column = Op::Slice {
+            axis: 1,
+            start,
+            len,
+            step: 1,
+        };
+        let index = c.apply(column, &[&indices])?;
+        let index = c.reshape(&index, vec![many.clone()])?;
+        let index = from_front(c, &index, size)?;
+        position = c.binary(BinaryOp::Mul, &position, &length(size))?;
+        position = c.binary(BinaryOp::Add, &position, &index)?;
+    }
+    Ok(position)
+}
+
+/// Where a known value is not zero: all of it, or constant positions.
+pub(super) fn non_zero(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let x = c.input(0)?;
+    let shape = c.shape(&x);
+    if let Some(number) = scatter::scalar_of(c, &x).and_then(|s| s.as_splat()) {
+        return Ok(vec![match number {
+            0.0 => c.splat(DType::I32, &[Dim::from(shape.len()), Dim::zero()], 0.0)?,
+            _ => all_positions(c, &shape)?,
+        }]);
+    }
+    let Some(known) = x.as_numbers(MAX_KNOWN) else {
+        return Err(OpError::unsupported(
+            "a result whose length depends on data",
+            "an export that selects with a mask (Where) instead of a list of positions",
+        ));
+    };
+    let found: Vec<usize> = (0..known.data.len())
+        .filter(|&n| known.data[n] != 0.0)
+        .collect();
+    let mut stride = known.data.len();
+    let mut data = Vec::new();
+    for &size in &known.shape {
+        stride = stride.checked_div(size).unwrap_or(0);
+        data.extend(found.iter().map(|n| Dim::from(n / stride % size)));
+    }
+    let positions = Elems {
+        dtype: DType::I32,
+        shape: vec![known.shape.len(), found.len()],
+        data,
+    };
+    Ok(vec![match positions.numbers() {
+        Some(numbers) if positions.data.len() > MAX_INTS => Value::constant(numbers.to_constant()),
+        _ => Value::ints(positions),
+    }])
+}
+
+/// The indices of every element, `[axes, elements]`.
+fn all_positions(c: &mut Call<'_, '_>, shape: &[Dim]) -> OpResult<Value> {
+    let many: Dim = shape.iter().cloned().product();
+    let linear = count_along(c, &many)?;
+    let mut stride = many;
+    let mut rows = Vec::new();
+    for (n, size) in shape.iter().enumerate() {
+        let Some(next) = stride.exact_div(size) else {
+            return Err(OpError::unsupported(
+                "positions in a value without elements",
+                "some",
+            ));
+        };
+        stride = next;
+        let mut row = linear.clone();
+        if !stride.is(1) {
+            row = c.binary(BinaryOp::Div, &row, &length(&stride))?;
+        }
+        if n > 0 {
+            row = c.binary(BinaryOp::Mod, &row, &length(size))?;
+        }
+        rows.push(row);
+    }
+    let rows: Vec<&Value> = rows.iter().collect();
+    c.apply(Op::Concat { axis: 0 }, &rows)
 }

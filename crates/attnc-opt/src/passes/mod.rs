@@ -14,6 +14,7 @@ mod recognise_linear_attention;
 mod recognise_norms;
 mod recognise_softmax;
 mod sink_indices;
+mod split_rows;
 
 pub use canonicalise::Canonicalise;
 pub use dead_code::DeadCode;
@@ -28,3 +29,4 @@ pub use recognise_linear_attention::RecogniseLinearAttention;
 pub use recognise_norms::RecogniseNorms;
 pub use recognise_softmax::RecogniseSoftmax;
 pub use sink_indices::SinkIndices;
+pub use split_rows::SplitRows;
