@@ -83,13 +83,20 @@ fn gpu() -> &'static Result<Gpu, String> {
     })
 }
 
-/// The standard backends, the GPU being the one that the trials share.
+/// The GPU as if it had no f16: elements of 16 bits lie two a word.
+pub(crate) const PACKED: &str = "gpu by words";
+
+/// The standard backends, the GPU being the one that the trials share, and [`PACKED`].
 fn backends() -> Backends {
     let mut backends = Backends::standard();
     if let Ok(gpu) = gpu() {
-        backends.register("gpu", |_| {
-            Ok(Opened::chosen(Box::new(GpuBackend::from(gpu.clone()))))
-        });
+        let mut packed = gpu.clone();
+        packed.profile.features.f16 = false;
+        for (name, gpu) in [("gpu", gpu.clone()), (PACKED, packed)] {
+            backends.register(name, move |_| {
+                Ok(Opened::chosen(Box::new(GpuBackend::from(gpu.clone()))))
+            });
+        }
     }
     backends
 }
@@ -134,7 +141,7 @@ pub(crate) fn absent(name: &str, why: &'static str) -> Trial {
     Trial::ignorable_test(name, move || Ok(Completion::ignored_with(why)))
 }
 
-/// The model on a backend.
+/// The model on a backend: `cpu`, `gpu` or [`PACKED`].
 pub(crate) fn session(model: &Model, backend: &str) -> Result<Session, Error> {
     let options = SessionOptions {
         backend: backend.to_owned(),
@@ -155,7 +162,7 @@ pub(crate) fn unfused() -> opt::Options {
 pub(crate) fn agree(at: &str, expected: &Tensors, found: &Tensors, rtol: f64) -> Outcome {
     let tolerance = Tolerance {
         rtol: Some(rtol),
-        atol: None,
+        ..Tolerance::default()
     };
     let comparison = compare_all(expected, found, &tolerance)?;
     let wrong = comparison.outputs.iter().filter(|o| !o.passed);

@@ -252,15 +252,17 @@ impl Executable {
         buffer: &wgpu::Buffer,
     ) -> Result<Vec<String>, Error> {
         let mut wrong = Vec::new();
-        let needed = self
-            .plan
-            .buffer(port.buffer)
-            .bytes(dims)?
-            .next_multiple_of(4)
-            .max(4);
+        let bytes = self.plan.buffer(port.buffer).bytes(dims)?;
+        let needed = bytes.next_multiple_of(4).max(4);
+        // Kernels read and write whole words, also where the last holds one element of 16 bits.
+        let rounded = if needed > bytes {
+            format!(" ({bytes}, rounded up to whole words)")
+        } else {
+            String::new()
+        };
         if buffer.size() < needed {
             wrong.push(format!(
-                "`{}` of type {} needs {needed} bytes, its buffer has {}",
+                "`{}` of type {} needs {needed} bytes{rounded}, its buffer has {}",
                 port.name,
                 port.type_text(),
                 buffer.size()

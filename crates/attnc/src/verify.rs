@@ -11,7 +11,8 @@
 //! An output passes where its largest error is at most `max(atol, rtol × range)`, the range being the
 //! largest finite magnitude expected, and where NaN and infinities stand exactly where they are expected.
 
-use crate::{HostDType, HostTensor, Tensors};
+use crate::ir::DType;
+use crate::{HostDType, HostTensor, Model, Tensors};
 
 /// How far a result may be off.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -21,16 +22,43 @@ pub struct Tolerance {
     pub rtol: Option<f64>,
     /// Absolute; `None` is 1e-7 for floats, so that an output of zeros may have rounding noise.
     pub atol: Option<f64>,
+    /// The coarsest float type that the model stores values in: what it computes is no more precise than
+    /// that, whatever type its outputs have. `None` is not known.
+    pub storage: Option<DType>,
 }
 
 impl Tolerance {
-    /// The error allowed for an output.
-    fn allowed(&self, dtype: HostDType, range: f64) -> f64 {
-        let (rtol, atol) = match dtype {
-            HostDType::F32 | HostDType::F64 => (1e-4, 1e-7),
-            HostDType::F16 => (5e-3, 1e-7),
-            HostDType::BF16 => (4e-2, 1e-7),
-            _ => (0.0, 0.0),
+    /// What may be expected of a model: nothing chosen but its storage.
+    #[must_use]
+    pub fn of_model(model: &Model) -> Self {
+        let graph = &model.graph;
+        let stored: Vec<DType> = graph.values().map(|value| graph.ty(value).dtype).collect();
+        let coarse = [DType::BF16, DType::F16].into_iter();
+        Self {
+            storage: coarse.into_iter().find(|dtype| stored.contains(dtype)),
+            ..Self::default()
+        }
+    }
+
+    /// The error allowed for an output of one type where another is expected.
+    fn allowed(&self, expected: HostDType, found: HostDType, range: f64) -> f64 {
+        let float = expected.is_float() && found.is_float();
+        let finest = |dtype| -> f64 {
+            match dtype {
+                HostDType::F16 => 5e-3,
+                HostDType::BF16 => 4e-2,
+                _ => 1e-4,
+            }
+        };
+        let storage = match self.storage {
+            Some(DType::F16) => finest(HostDType::F16),
+            Some(DType::BF16) => finest(HostDType::BF16),
+            _ => 0.0,
+        };
+        let (rtol, atol) = if float {
+            (finest(expected).max(finest(found)).max(storage), 1e-7)
+        } else {
+            (0.0, 0.0)
         };
         f64::max(self.atol.unwrap_or(atol), self.rtol.unwrap_or(rtol) * range)
     }
@@ -133,7 +161,7 @@ pub fn compare_all(
     })
 }
 
-/// Compares one output; the tolerance goes by the narrower of the two element types.
+/// Compares one output; the tolerance goes by the coarsest of both element types and the model's storage.
 #[must_use]
 pub fn compare(
     name: &str,
@@ -161,11 +189,7 @@ pub fn compare(
         return report;
     }
     measure(&mut report, expected, found);
-    let narrower = match (expected.dtype(), found.dtype()) {
-        (a, b) if a.is_float() && b.is_float() && a.bytes() < b.bytes() => a,
-        (_, found) => found,
-    };
-    report.allowed = tolerance.allowed(narrower, report.range);
+    report.allowed = tolerance.allowed(expected.dtype(), found.dtype(), report.range);
     report.relative = relative(report.max_abs_error, report.range);
     report.passed = report.not_finite == 0 && report.max_abs_error <= report.allowed;
     if report.not_finite > 0 {
@@ -271,6 +295,23 @@ mod tests {
         let wide = HostTensor::new(vec![1, 2], &a).unwrap();
         let report = compare("y", &expected, &wide, &Tolerance::default());
         assert_eq!(report.problem, "expected shape [2], found [1, 2]");
+    }
+
+    #[test]
+    fn a_model_that_stores_halves_is_no_more_precise_than_they_are() {
+        let text = "graph @g(%x: f32[2]) {
+  %h = cast %x, to = f16
+  %y = cast %h, to = f32
+  return %y
+}";
+        let tolerance = Tolerance::of_model(&Model::from_text("g", text).unwrap());
+        assert_eq!(tolerance.storage, Some(DType::F16));
+        let (expected, found) = (f32s(&[1.0, -4.0]), f32s(&[1.0, -4.01]));
+        assert!(compare("y", &expected, &found, &tolerance).passed);
+        assert!(!compare("y", &expected, &found, &Tolerance::default()).passed);
+        // Integers stay exact.
+        let [a, b] = [[1000i64], [1001]].map(|x| HostTensor::new(vec![1], &x).unwrap());
+        assert!(!compare("y", &a, &b, &tolerance).passed);
     }
 
     #[test]

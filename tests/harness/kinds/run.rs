@@ -78,7 +78,11 @@ fn one(case: &Case, model: &Model, session: &mut Session, dims: &DimValues) -> R
         ),
         None => None,
     };
-    numbers::agree(&expected, &found, &Tolerance { rtol, atol: None })
+    let tolerance = Tolerance {
+        rtol,
+        ..Tolerance::of_model(model)
+    };
+    numbers::agree(&expected, &found, &tolerance)
 }
 
 fn check_attention(case: &Case, session: &Session) -> Result<(), Failed> {

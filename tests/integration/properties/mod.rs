@@ -7,6 +7,7 @@
 mod attention;
 mod families;
 mod fills;
+mod halves;
 mod kernels;
 mod leaks;
 mod masks;
@@ -28,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let families = families.into_iter().flatten();
     let mut trials: Vec<_> = families.flat_map(Family::trials).collect();
     trials.extend(fills::trials());
+    trials.extend(halves::trials());
     trials.extend(leaks::trials());
     trials
 }

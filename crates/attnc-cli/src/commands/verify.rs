@@ -74,6 +74,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     let tolerance = Tolerance {
         rtol: options.rtol,
         atol: options.atol,
+        ..Tolerance::of_model(&model)
     };
     let compare = |expected| compare_all(&expected, &found, &tolerance);
     let (first, second) = expected(options, &model, &bound)?;

@@ -732,6 +732,48 @@ fn an_epilogue_of_attention_is_a_step_of_its_own() {
     assert_eq!(lowered.plan.temps().count(), 2);
 }
 
+/// The steps of `half[M, 8] x half[8, columns]`, then a softmax of its rows, on a profile.
+fn half_steps(dtype: DType, columns: &str, profile: &DeviceProfile) -> Vec<String> {
+    let mut g = Graph::new("g");
+    let a = g.add_input("a", ty(dtype, &["M", "8"]));
+    let b = g.add_input("b", ty(dtype, &["8", columns]));
+    let c = g.apply(Op::MatMul, &[a, b]).unwrap();
+    let p = g.apply(Op::Softmax { axis: 1 }, &[c]).unwrap();
+    g.add_output("p", p);
+    let lowered = lower(&g, profile).unwrap_or_else(|e| panic!("{e}"));
+    lowered.plan.check().unwrap_or_else(|e| panic!("{e}"));
+    let steps = lowered.plan.steps.iter();
+    let kernels = steps.map(|step| lowered.plan.kernel(step.kernel));
+    let native = |k: &KernelArtifact| if k.features.is_empty() { "" } else { " native" };
+    kernels
+        .map(|k| format!("{}{}", k.name, native(k)))
+        .collect()
+}
+
+#[test]
+fn packed_results_are_written_by_whoever_owns_words_and_else_packed_behind() {
+    let (web, desktop) = (DeviceProfile::webgpu(), DeviceProfile::desktop());
+    assert_eq!(
+        half_steps(DType::F16, "12", &web),
+        ["matmul_rows.f16.r4c2", "softmax_rows.f16"]
+    );
+    let odd = [
+        "matmul_rows.f16_f32.r4c2bscs",
+        "pointwise.f16.pack",
+        "softmax_rows.f16_f32",
+        "pointwise.f16.pack",
+    ];
+    assert_eq!(half_steps(DType::F16, "7", &web), odd);
+    assert_eq!(half_steps(DType::F16, "N", &web), odd);
+    assert_eq!(
+        half_steps(DType::F16, "7", &desktop),
+        ["matmul_rows.f16.r4c2bscs native", "softmax_rows.f16 native"]
+    );
+    // No device knows bf16: it is packed everywhere.
+    let bf16 = half_steps(DType::BF16, "7", &desktop);
+    assert_eq!(bf16, odd.map(|name| name.replace("f16", "bf16")));
+}
+
 #[test]
 fn everything_unsupported_is_reported_at_once() {
     let mut g = Graph::new("g");

@@ -36,6 +36,10 @@ const TESTS: &[(&str, Test)] = &[
     ),
     ("grids_over_the_limit_fold", grids_over_the_limit_fold),
     ("empty_tensors_run", empty_tensors_run),
+    (
+        "an_odd_number_of_halves_is_whole_words",
+        an_odd_number_of_halves_is_whole_words,
+    ),
     ("steps_can_be_timed", steps_can_be_timed),
     (
         "wrong_inputs_are_all_named",
@@ -301,6 +305,33 @@ fn empty_tensors_run(gpu: &Gpu) -> Result<(), Failed> {
     let output = run(&mut runner, 0)?;
     equal(&(output.shape, output.bytes.len()), &(vec![0, 4], 0))?;
     check(&run(&mut runner, 2)?, 2)
+}
+
+fn an_odd_number_of_halves_is_whole_words(gpu: &Gpu) -> Result<(), Failed> {
+    let plan = plans::halves();
+    let mut runner = Runner::new(&gpu.device, &gpu.queue, &plan, &())?;
+    for count in [1usize, 2, 3, 129] {
+        let raw: Vec<u8> = (1..=2 * count).map(|i| (i % 251) as u8).collect();
+        let x = HostTensorRef {
+            dtype: DType::F16,
+            shape: &[count],
+            bytes: &raw,
+        };
+        let outputs = runner.run(&[("x", x)])?;
+        equal(&outputs[0].bytes, &raw)?;
+    }
+    // The host's own buffers hold whole words too.
+    let exe = Executable::new(&gpu.device, &gpu.queue, &plan, &())?;
+    let dims = DimValues::from([("N", 3)]);
+    let (small, large) = (storage(gpu, 4), storage(gpu, 8));
+    let result = exe.bind(&gpu.device, &dims, &[("x", &small), ("y", &large)]);
+    contains(
+        &error(result)?.to_string(),
+        &["`x` of type f16[N] needs 8 bytes (6, rounded up to whole words), its buffer has 4"],
+    )?;
+    let other = storage(gpu, 8);
+    exe.bind(&gpu.device, &dims, &[("x", &other), ("y", &large)])?;
+    Ok(())
 }
 
 fn steps_can_be_timed(gpu: &Gpu) -> Result<(), Failed> {

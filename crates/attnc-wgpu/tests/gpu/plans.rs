@@ -38,6 +38,18 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) num: vec3
 }
 ";
 
+/// Copies words, each of two elements of 16 bits.
+const WORDS: &str = "
+@group(0) @binding(0) var<storage, read> x: array<u32>;
+@group(0) @binding(1) var<storage, read_write> y: array<u32>;
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let at = id.x * 64u + lane;
+    if at >= arrayLength(&x) || at >= arrayLength(&y) { return; }
+    y[at] = x[at];
+}
+";
+
 /// The output sits in a group of its own, with a gap before it.
 const ADD: &str = "
 @group(0) @binding(0) var<storage, read> a: array<f32>;
@@ -197,5 +209,25 @@ pub(crate) fn doubling() -> Plan {
         ],
     ));
     plan.steps = vec![step(add, "add", vec![x, x, y], vec![], grid("N"))];
+    plan
+}
+
+/// `y[N] = x[N]`, both f16, by words.
+pub(crate) fn halves() -> Plan {
+    let mut plan = Plan::new("halves", DeviceProfile::webgpu());
+    plan.dims = vec!["N".into()];
+    let x = plan.add_input(Port::new("x", DType::F16, vec![dim("N")]));
+    let y = plan.add_output(Port::new("y", DType::F16, vec![dim("N")]));
+    let copy = plan.add_kernel(kernel(
+        "words.f16",
+        WORDS,
+        vec![
+            Binding::new(0, Access::Read, "x"),
+            Binding::new(1, Access::ReadWrite, "y"),
+        ],
+    ));
+    let words = grid("floordiv(N + 1, 2)");
+    plan.steps
+        .push(step(copy, "copy", vec![x, y], vec![], words));
     plan
 }
