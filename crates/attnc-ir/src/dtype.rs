@@ -82,3 +82,32 @@ impl fmt::Display for DType {
         f.write_str(self.name())
     }
 }
+
+/// An f32 that rounds to any shorter float type as `x` does; what a double rounding, or `half`'s own
+/// conversion from f64, does not.
+///
+/// Where `x` is no f32, this is the neighbour whose last bit is 1, so that no tie arises that `x` is not.
+/// Boldo and Melquiond 2008, IEEE TC 57(4), section 3.
+///
+/// ```
+/// use attnc_ir::to_odd;
+/// let x = 1.0 + 2f64.powi(-11) + 2f64.powi(-40); // just above a tie between two f16
+/// assert!(half::f16::from_f32(to_odd(x)).to_f64() > 1.0);
+/// ```
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "what is lost decides the last bit"
+)]
+pub fn to_odd(x: f64) -> f32 {
+    let nearest = x as f32;
+    let wide = f64::from(nearest);
+    if wide == x || x.is_nan() || nearest.to_bits() & 1 == 1 {
+        return nearest;
+    }
+    if wide < x {
+        nearest.next_up()
+    } else {
+        nearest.next_down()
+    }
+}

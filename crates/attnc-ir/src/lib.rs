@@ -31,7 +31,7 @@ pub use attention::Attention;
 pub use builder::{Builder, Value};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use dim::{Atom, Dim, DimError, Extents};
-pub use dtype::DType;
+pub use dtype::{DType, to_odd};
 pub use graph::{Graph, Node, ValueId};
 pub use linear_attention::{LinearAttention, LinearResult, UpdateRule};
 pub use op::{BinaryOp, CompareOp, Conv, Op, PadMode, ReduceOp, UnaryOp};

@@ -15,7 +15,7 @@
 //! Invariant: the bytes are dense, row-major, little-endian, and as many as shape and type ask for.
 
 use crate::HostDType;
-use crate::ir::{DType, TensorData};
+use crate::ir::{DType, TensorData, to_odd};
 use half::{bf16, f16};
 use indexmap::IndexMap;
 
@@ -397,8 +397,8 @@ fn put_value(x: f64, dtype: HostDType, bytes: &mut Vec<u8>) {
     match dtype {
         HostDType::F64 => x.put(bytes),
         HostDType::F32 => (x as f32).put(bytes),
-        HostDType::F16 => f16::from_f64(x).put(bytes),
-        HostDType::BF16 => bf16::from_f64(x).put(bytes),
+        HostDType::F16 => f16::from_f32(to_odd(x)).put(bytes),
+        HostDType::BF16 => bf16::from_f32(to_odd(x)).put(bytes),
         HostDType::I64 => (x as i64).put(bytes),
         HostDType::I32 => (x as i64 as i32).put(bytes),
         HostDType::I16 => (x as i64 as i16).put(bytes),

@@ -18,7 +18,7 @@ pub(super) fn trials() -> Vec<Trial> {
         for family in families() {
             let name = format!("properties/{} in {dtype}", family.name);
             let family = Family {
-                text: family.text.replace("half[", &format!("{dtype}[")),
+                text: family.text.replace("half", dtype),
                 rtol: 1.02 * step,
                 ..family
             };

@@ -1,7 +1,7 @@
 //! What can be computed at import: on lengths ([`Dim`], where it can be proved) and on numbers (`f64`,
 //! rounded to the element type after every step, which is exact for the basic operations on f32).
 
-use attnc_ir::{Atom, BinaryOp, CompareOp, DType, Dim, Extents, UnaryOp};
+use attnc_ir::{Atom, BinaryOp, CompareOp, DType, Dim, Extents, UnaryOp, to_odd};
 
 /// Larger polynomials are computed at run time instead.
 const MAX_WEIGHT: usize = 64;
@@ -176,8 +176,8 @@ pub(crate) fn round_to(value: f64, dtype: DType) -> Option<f64> {
     )]
     match dtype {
         DType::F32 => Some(f64::from(value as f32)),
-        DType::F16 => Some(half::f16::from_f64(value).to_f64()),
-        DType::BF16 => Some(half::bf16::from_f64(value).to_f64()),
+        DType::F16 => Some(half::f16::from_f32(to_odd(value)).to_f64()),
+        DType::BF16 => Some(half::bf16::from_f32(to_odd(value)).to_f64()),
         DType::I32 => integer(f64::from(i32::MIN), f64::from(i32::MAX)),
         DType::U32 => integer(0.0, f64::from(u32::MAX)),
         DType::Bool => Some(f64::from(u8::from(value != 0.0))),

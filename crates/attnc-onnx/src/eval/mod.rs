@@ -7,7 +7,7 @@ mod element;
 
 pub(crate) use element::{Element, MAX_INT, is_tame, weight};
 
-use attnc_ir::{BinaryOp, DType, Dim, Op, PadMode, ReduceOp, TensorData, TensorType};
+use attnc_ir::{BinaryOp, DType, Dim, Op, PadMode, ReduceOp, TensorData, TensorType, to_odd};
 
 /// A small tensor of known elements, row-major.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,8 +87,8 @@ impl Elems<f64> {
         for &v in &self.data {
             match self.dtype {
                 DType::F32 => bytes.extend((v as f32).to_le_bytes()),
-                DType::F16 => bytes.extend(half::f16::from_f64(v).to_le_bytes()),
-                DType::BF16 => bytes.extend(half::bf16::from_f64(v).to_le_bytes()),
+                DType::F16 => bytes.extend(half::f16::from_f32(to_odd(v)).to_le_bytes()),
+                DType::BF16 => bytes.extend(half::bf16::from_f32(to_odd(v)).to_le_bytes()),
                 DType::I32 => bytes.extend((v as i32).to_le_bytes()),
                 DType::U32 => bytes.extend((v as u32).to_le_bytes()),
                 DType::Bool => bytes.extend(u32::from(v != 0.0).to_le_bytes()),

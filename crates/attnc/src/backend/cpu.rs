@@ -3,7 +3,7 @@
 use super::{Backend, Executable, Stats};
 use crate::cpu::{self, Dims, Executor, Tensor, TensorBuf};
 use crate::inputs::BoundInputs;
-use crate::ir::{DType, Graph, TensorData};
+use crate::ir::{DType, Graph, TensorData, to_odd};
 use crate::plan::{DeviceProfile, DimValues};
 use crate::{Element as _, Error};
 use half::{bf16, f16};
@@ -109,8 +109,8 @@ fn from_cpu(tensor: Tensor) -> TensorData {
 
 fn put_floats(values: impl Iterator<Item = f64>, dtype: DType, bytes: &mut Vec<u8>) {
     match dtype {
-        DType::F16 => values.for_each(|x| f16::from_f64(x).put(bytes)),
-        DType::BF16 => values.for_each(|x| bf16::from_f64(x).put(bytes)),
+        DType::F16 => values.for_each(|x| f16::from_f32(to_odd(x)).put(bytes)),
+        DType::BF16 => values.for_each(|x| bf16::from_f32(to_odd(x)).put(bytes)),
         _ => values.for_each(|x| (x as f32).put(bytes)),
     }
 }
