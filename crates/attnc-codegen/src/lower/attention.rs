@@ -9,6 +9,7 @@ use crate::micro::{Access, AttentionTile, MAX_HELD};
 use crate::mods::{Function, IndexSpace, Mods, Printed, Returns};
 use crate::params;
 use attnc_ir::layout::{self, Layout, storage_strides};
+use attnc_ir::scalar::Scalar;
 use attnc_ir::{Attention, DType, Diagnostic, Dim, Graph, ValueId};
 use attnc_plan::Uniform;
 use std::ops::Range;
@@ -57,7 +58,7 @@ fn column_blocks(graph: &Graph, value: ValueId) -> Result<Vec<Range<u32>>, Diagn
 
 impl Lowerer<'_> {
     /// One fused attention. What follows it as an epilogue is a step of its own, since the kernel has no
-    /// seam for one.
+    /// seam for one; only another element type is stored at once.
     pub(super) fn attention(
         &mut self,
         value: ValueId,
@@ -71,6 +72,7 @@ impl Lowerer<'_> {
             .iter()
             .any(|p| p.windows[3].access == Access::Scalar);
         let epilogue = self.graph.node(value).epilogue.as_ref();
+        let epilogue = epilogue.filter(|e| !matches!(e.node(e.root()), Scalar::Arg));
         let words = scalar && self.stored(value).is_packed();
         if epilogue.is_none() && !words {
             return self.attention_steps(value, attention, problems);

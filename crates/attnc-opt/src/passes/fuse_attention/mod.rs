@@ -131,6 +131,7 @@ fn build(graph: &mut Graph, found: &structure::Structure) -> Result<ValueId, Dia
         .flatten()
         .flat_map(|v| graph.node(v).origin.clone())
         .collect::<Vec<_>>();
+    operands::store_as(graph, fused, graph.ty(found.result).dtype);
     let result = operands::restore(graph, found, fused)?;
     graph.supersede(found.result, result);
     Ok(fused)

@@ -1,11 +1,12 @@
 //! Clean-up of Q, K and V: views of rank 4, no factors, grouped heads.
 //!
 //! On exit `q [B, H, M, D]`, `k [B, H_kv, N, D]`, `v [B, H_kv, N, Dv]` are views of what the source
-//! computes, and the factor that was on them is returned.
+//! computes, of one element type, and the factor that was on them is returned.
 
 use super::structure::Structure;
 use attnc_ir::layout::source_index;
-use attnc_ir::{Atom, BinaryOp, Diagnostic, Dim, Extents, Graph, Op, Shape, ValueId};
+use attnc_ir::scalar::ScalarBuilder;
+use attnc_ir::{Atom, BinaryOp, DType, Diagnostic, Dim, Extents, Graph, Op, Shape, ValueId};
 
 /// The operands of an attention node.
 pub(crate) struct Operands {
@@ -51,6 +52,7 @@ pub(crate) fn clean(graph: &mut Graph, found: &Structure) -> Result<Operands> {
     let k = to_rank_4(graph, k, &found.batch, n)?;
     let v = to_rank_4(graph, v, &found.batch, n)?;
     let (k, v) = group_heads(graph, k, v)?;
+    let [q, k, v] = of_one_type(graph, [q, k, v])?;
     Ok(Operands {
         q,
         k,
@@ -64,6 +66,7 @@ fn clean_op(graph: &mut Graph, found: &Structure) -> Result<Operands> {
     let (q, q_scale) = strip_scale(graph, operands[0])?;
     let (k, k_scale) = strip_scale(graph, operands[1])?;
     let (k, v) = group_heads(graph, k, operands[2])?;
+    let [q, k, v] = of_one_type(graph, [q, k, v])?;
     Ok(Operands {
         q,
         k,
@@ -182,6 +185,62 @@ fn repeats(graph: &Graph, value: ValueId, group: i64) -> bool {
         });
         !within.indices().contains(&member)
     })
+}
+
+/// Q, K and V in one element type. Everything is computed in f32, so that widening before it changes nothing:
+/// where all three are widened from one type they are read as that, and where they differ they are widened.
+fn of_one_type(graph: &mut Graph, operands: [ValueId; 3]) -> Result<[ValueId; 3]> {
+    let mut narrow = operands;
+    for value in &mut narrow {
+        *value = strip_widening(graph, *value)?;
+    }
+    let same = |graph: &Graph, values: [ValueId; 3]| {
+        let [a, b, c] = values.map(|v| graph.ty(v).dtype);
+        a == b && b == c
+    };
+    if same(graph, narrow) {
+        return Ok(narrow);
+    }
+    let mut wide = operands;
+    if !same(graph, wide) {
+        for value in &mut wide {
+            if graph.ty(*value).dtype != DType::F32 {
+                *value = graph.apply(Op::Cast(DType::F32), &[*value])?;
+            }
+        }
+    }
+    Ok(wide)
+}
+
+/// The value without a cast from 16 bits to f32, also behind views.
+fn strip_widening(graph: &mut Graph, value: ValueId) -> Result<ValueId> {
+    let op = graph.node(value).op.clone();
+    let Some(&source) = graph.node(value).operands().first() else {
+        return Ok(value);
+    };
+    if op == Op::Cast(DType::F32) && graph.ty(source).dtype.is_float() {
+        return Ok(source);
+    }
+    if !op.is_view() {
+        return Ok(value);
+    }
+    let inner = strip_widening(graph, source)?;
+    if inner == source {
+        return Ok(value);
+    }
+    graph.apply(op, &[inner])
+}
+
+/// Lets the attention store its f32 sums as the type of what it replaces.
+pub(crate) fn store_as(graph: &mut Graph, fused: ValueId, dtype: DType) {
+    if graph.ty(fused).dtype == dtype {
+        return;
+    }
+    let mut e = ScalarBuilder::new(Extents::new(graph.ty(fused).shape.clone()));
+    let acc = e.arg();
+    let node = graph.node_mut(fused);
+    node.epilogue = Some(e.finish(acc));
+    node.ty.dtype = dtype;
 }
 
 /// The attention's result in the shape, and the order of axes, of what it replaces.
