@@ -34,6 +34,7 @@ macro_rules! shader_files {
 pub const CATALOGUE: &[ShaderFile] = shader_files![
     "kernels/block_mask",
     "kernels/flash_attention_fwd_rows",
+    "kernels/flash_attention_fwd_two_walks",
     "kernels/layer_norm_rows",
     "kernels/linear_attention",
     "kernels/matmul_rows",
@@ -65,6 +66,7 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "mods/mask_sliding_window",
     "mods/matmul_epilogue_bias_gelu",
     "mods/matmul_epilogue_none",
+    "mods/prob_squared",
     "mods/reduce_max",
     "mods/reduce_mean",
     "mods/reduce_min",
@@ -75,6 +77,7 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "mods/score_alibi",
     "mods/score_identity",
     "mods/score_softcap",
+    "mods/sink_of_head",
     "params/default",
     "store/elements",
     "store/packed_bf16",

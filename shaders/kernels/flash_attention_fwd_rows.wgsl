@@ -1,4 +1,4 @@
-// Fused attention, forward: O = softmax(score_mod(scale * Q K^T), mask_mod) V
+// Fused attention, forward: O = prob_mod(softmax(score_mod(scale * Q K^T), mask_mod, sink)) V
 //
 // One invocation owns ROWS query rows of one (batch, head) in registers and walks the keys one at a
 // time; every invocation of a workgroup reads the same K and V row at the same time. It needs neither
@@ -6,14 +6,16 @@
 // counts, and do without the mask where every key does.
 //
 // Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). Tiles: Dong et
-// al. 2024, FlexAttention, arXiv:2412.05496, section 4.
+// al. 2024, FlexAttention, arXiv:2412.05496, section 4. A sink is one more key, whose value is zero; it comes
+// last, since its logit may depend on m. prob_mod must let factors pass, since it is applied before the
+// division; flash_attention_fwd_two_walks is for those that do not.
 //
 // Layout: Q, O are [B, H, M, D]; K, V are [B, H / heads_per_kv, N, D]; every axis strided, in elements.
 
 import package::params::{WORKGROUP_SIZE, BLOCK_M, BLOCK_N};
 import package::mods::{block_some, block_all, HAS_FILL, SETTLED_ABOVE};
 import package::micro::{ROWS, Rows, RowIndex, RowMask, OTile, q_item, k_item, v_item, o_item};
-import package::micro::{rows_from, rows_score_mod, rows_mask_mod};
+import package::micro::{HAS_SINK, rows_from, rows_score_mod, rows_mask_mod, rows_prob_mod, rows_sink};
 import package::micro::{tile_load_q, tile_dot_k, tile_zero, tile_scale_add_v, tile_store_o};
 import package::lib::online_softmax::{SCORE_MIN, NEG_INF_BITS};
 import package::lib::indexing::{linear_workgroup, div_ceil};
@@ -108,7 +110,8 @@ fn flash_attention_fwd_rows(
                     let p = select(Rows(0.0), exp(score - new_m), live);
                     l = l * shrink + p;
                     m = new_m;
-                    tile_scale_add_v(&out, shrink, p, live, v_first + kv_idx * shape.v_row_stride);
+                    let weight = rows_prob_mod(p, b, h, q_idx, kv_idx);
+                    tile_scale_add_v(&out, shrink, weight, live, v_first + kv_idx * shape.v_row_stride);
                 }
             }
         }
@@ -120,6 +123,12 @@ fn flash_attention_fwd_rows(
         skips = false;
     }
 
+    let sink = rows_sink(m, b, h, q_idx); // -inf is none
+    let has_sink = RowMask(HAS_SINK) & (bitcast<RowIndex>(sink) != RowIndex(NEG_INF_BITS));
+    let last_m = select(m, max(m, sink), has_sink);
+    let shrink = exp(m - last_m);
+    l = l * shrink + select(Rows(0.0), exp(sink - last_m), has_sink);
+
     // A row without a live key has l = 0 and attends to nothing: its output is zero.
-    tile_store_o(o_row, rows, out, select(1.0 / l, Rows(0.0), l == Rows(0.0)));
+    tile_store_o(o_row, rows, out, select(shrink / l, Rows(0.0), l == Rows(0.0)));
 }

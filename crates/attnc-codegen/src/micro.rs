@@ -27,8 +27,8 @@
 mod attention;
 mod matmul;
 
-pub use attention::AttentionTile;
 pub(crate) use attention::MAX_HELD;
+pub use attention::{AttentionTile, Weights};
 pub use matmul::{LeftLoad, MatmulTile, RightLoad};
 
 use crate::Stored;

@@ -195,6 +195,11 @@ impl<'g> Mods<'g> {
         }
     }
 
+    /// How tensors are called that are captured from here on.
+    pub(crate) fn name_tensors(&mut self, name_tensor: NameTensor) {
+        self.name_tensor = name_tensor;
+    }
+
     /// Prints one function.
     ///
     /// # Errors

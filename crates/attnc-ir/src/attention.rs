@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! s[n] = score_mod(scale * q · k[n])          for the keys where mask_mod is true
-//! p[n] = exp(s[n]) / (exp(sink) + Σ exp(s))   0 for the other keys
+//! p[n] = exp(s[n]) / (exp(sink(max s)) + Σ exp(s))   0 for the other keys
 //! o    = Σ prob_mod(p[n]) * v[n]
 //! ```
 //!
@@ -39,8 +39,10 @@ pub struct Attention {
     pub score_mod: Option<ScalarExpr>,
     /// bool from the indices: true = attend; `None` is always true.
     pub mask_mod: Option<ScalarExpr>,
-    /// f32 from `b, h, q_idx`: the logit of one more key, whose value is zero. Neither scaled nor changed by
-    /// `score_mod`; -inf is no such key, and `None` is -inf.
+    /// f32 from the row's largest score (the argument; -inf without a key) and `b, h, q_idx`: the logit of one
+    /// more key, whose value is zero. Neither scaled nor changed by `score_mod`; -inf is no such key, and
+    /// `None` is -inf. Of the argument there are softmaxes whose sum gets a term after the largest score was
+    /// taken off: `exp(s - max) / (1 + Σ exp(s - max))` has the sink `row_max`.
     pub sink: Option<ScalarExpr>,
     /// f32 from the probability (the argument) and the indices: the weight of the value; `None` is the
     /// identity. The sum that the probability was divided by stays what it is.
@@ -77,6 +79,7 @@ impl Attention {
     pub fn argument(function: &str) -> Option<&'static str> {
         match function {
             "score_mod" => Some("score"),
+            "sink" => Some("row_max"),
             "prob_mod" => Some("prob"),
             _ => None,
         }

@@ -203,18 +203,37 @@ fn a_cache_is_written_behind_the_keys_of_each_sequence() {
 }
 
 #[test]
+fn group_query_attention_has_sinks() {
+    let attention = |model: &ModelProto| {
+        let text = body(model);
+        let line = text.lines().find(|l| l.contains(" = attention "));
+        line.unwrap().to_owned()
+    };
+    let smooth = attention(&group_query(|n| n.int("smooth_softmax", 1)));
+    assert!(smooth.contains("sink = { 0.0 }"), "{smooth}");
+    let sinks = |name: &'static str| {
+        move |mut node: NodeProto| {
+            node.input.extend(["", "", name].map(str::to_owned));
+            node
+        }
+    };
+    let mut model = group_query(sinks("sinks"));
+    let graph = model.graph.as_mut().unwrap();
+    graph.input.push(x("sinks", &["4"]));
+    let learned = attention(&model);
+    assert!(learned.contains("sink = { %sinks[h] }"), "{learned}");
+    let error = import(&group_query(sinks("cos"))).unwrap_err();
+    assert!(error.to_string().contains("head_sink is"), "{error}");
+}
+
+#[test]
 fn what_a_group_query_attention_cannot_do_is_said() {
-    let error = import(&group_query(|n| n.int("smooth_softmax", 1))).unwrap_err();
-    assert!(error.to_string().contains("smooth_softmax = 1"), "{error}");
-    let sink = |mut node: NodeProto| {
-        node.input.extend(["", "", "cos"].map(str::to_owned));
+    let scaled = |mut node: NodeProto| {
+        node.input.extend(["", "", "", "cos"].map(str::to_owned));
         node
     };
-    let error = import(&group_query(sink)).unwrap_err();
-    assert!(
-        error.to_string().contains("the operand head_sink"),
-        "{error}"
-    );
+    let error = import(&group_query(scaled)).unwrap_err();
+    assert!(error.to_string().contains("the operand k_scale"), "{error}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ pub struct Candidate {
     pub node: ValueId,
     /// Whether it is an attention op already.
     pub is_op: bool,
-    /// Contractions its input leads back to through pointwise ops, views and concatenations, nearest first.
+    /// Contractions its input leads back to through pointwise ops, views, concatenations and padding, nearest first.
     pub scores: Vec<ValueId>,
     /// Contractions its output leads to through the same.
     pub sums: Vec<ValueId>,
@@ -49,7 +49,7 @@ pub fn find_attention(graph: &Graph) -> Vec<Candidate> {
     found
 }
 
-/// Contractions reached from `start` through pointwise ops, views and concatenations, breadth first.
+/// Contractions reached from `start` through pointwise ops, views, concatenations and padding, breadth first.
 fn reach(graph: &Graph, start: ValueId, next: impl Fn(ValueId) -> Vec<ValueId>) -> Vec<ValueId> {
     let mut seen = BTreeSet::from([start]);
     let mut queue = std::collections::VecDeque::from(next(start));
@@ -60,7 +60,10 @@ fn reach(graph: &Graph, start: ValueId, next: impl Fn(ValueId) -> Vec<ValueId>) 
         }
         match &graph.node(value).op {
             Op::MatMul => found.push(value),
-            op if op.is_pointwise() || op.is_view() || matches!(op, Op::Concat { .. }) => {
+            op if op.is_pointwise()
+                || op.is_view()
+                || matches!(op, Op::Concat { .. } | Op::Pad { .. }) =>
+            {
                 queue.extend(next(value));
             }
             _ => {}

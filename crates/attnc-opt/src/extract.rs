@@ -80,6 +80,11 @@ impl<'g> Extractor<'g> {
         result
     }
 
+    /// Values are looked at anew from here on, by another policy.
+    pub(crate) fn forget(&mut self) {
+        self.done.clear();
+    }
+
     fn form(&mut self, value: ValueId) -> Option<ScalarExpr> {
         let graph = self.graph;
         self.forms

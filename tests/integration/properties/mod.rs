@@ -7,6 +7,7 @@
 mod attention;
 mod families;
 mod fills;
+mod functions;
 mod halves;
 mod kernels;
 mod leaks;
@@ -24,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         attention::families(),
         masks::families(),
         fills::families(),
+        functions::families(),
         kernels::families(),
     ];
     let families = families.into_iter().flatten();

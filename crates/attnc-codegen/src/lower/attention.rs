@@ -1,12 +1,13 @@
-//! `flash_attention_fwd_rows`: strides of Q, K, V and O, and the two functions between the products.
+//! `flash_attention_fwd_rows` and `flash_attention_fwd_two_walks`: strides of Q, K, V and O, and the functions
+//! between the products.
 
 use super::blocks::{Tiles, attention_tiles};
 use super::kernel::Dispatch;
 use super::pointwise::operations;
 use super::{Lowerer, div_ceil, label, multiple_of_4};
 use crate::Stored;
-use crate::micro::{Access, AttentionTile, MAX_HELD};
-use crate::mods::{Function, IndexSpace, Mods, Printed, Returns};
+use crate::micro::{Access, AttentionTile, MAX_HELD, Weights};
+use crate::mods::{Function, IndexSpace, Mods, NameTensor, Printed, Returns};
 use crate::params;
 use attnc_ir::layout::{self, Layout, storage_strides};
 use attnc_ir::scalar::Scalar;
@@ -99,10 +100,6 @@ impl Lowerer<'_> {
         attention: &Attention,
         problem: Problem,
     ) -> Result<(), Diagnostic> {
-        if attention.sink.is_some() || attention.prob_mod.is_some() {
-            let message = "no kernel for a sink or prob_mod yet; run it on the CPU";
-            return Err(Diagnostic::error("unsupported", message));
-        }
         let operands = self.graph.ty(self.graph.node(value).operands()[0]).dtype;
         let result = self.buffer(value)?;
         let Problem { sizes, .. } = &problem;
@@ -115,15 +112,9 @@ impl Lowerer<'_> {
             let message = format!("no register tile for this attention: {error}");
             Diagnostic::error("no-tile", message)
         })?;
-        let space = IndexSpace::identity(vec![
-            ("b", sizes.batch.clone()),
-            ("h", sizes.heads.clone()),
-            ("q_idx", sizes.q_len.clone()),
-            ("kv_idx", sizes.kv_len.clone()),
-        ]);
         let tiles = attention_tiles(self.graph, value, &self.plan.profile);
         let table = self.table_of(value, &tiles)?;
-        let (mods, mod_files) = self.attention_mods(value, attention, &tiles, &space)?;
+        let (mods, mod_files) = self.attention_mods(value, attention, &tiles, &problem)?;
         let types = label::types(operands, self.plan.buffer(result).dtype);
         let mut operands = Vec::new();
         for n in 0..3 {
@@ -133,7 +124,7 @@ impl Lowerer<'_> {
         operands.extend(table);
         let blocks = div_ceil(&sizes.q_len, tile.rows * self.workgroup_size);
         let dispatch = Dispatch {
-            kernel: "flash_attention_fwd_rows",
+            kernel: tile.kernel(),
             key: key(&types, tile, attention),
             params: params::print(&[], self.workgroup_size) + &params::blocks(),
             micro: Some(micro),
@@ -155,52 +146,60 @@ impl Lowerer<'_> {
         self.dispatch(value, dispatch)
     }
 
-    /// `score_mod`, `mask_mod` and what they do on tiles, printed or the identity's file.
+    /// The attention's functions and what they do on tiles, printed or the identity's file.
     fn attention_mods(
         &self,
         value: ValueId,
         attention: &Attention,
         tiles: &Tiles,
-        space: &IndexSpace,
+        problem: &Problem,
     ) -> Result<(Printed, Vec<&'static str>), Diagnostic> {
-        let node = self.graph.node(value);
-        let mut files = Vec::new();
+        let operands = self.graph.node(value).operands();
+        let (over_keys, over_rows) = problem.sizes.spaces();
         let stored = |value| self.stored(value);
-        let mut mods = Mods::new(
-            self.graph,
-            &stored,
-            "flash_attention_fwd_rows",
-            |_, dtype, index| match (dtype, index.len()) {
-                (DType::Bool, _) => "mask",
-                (DType::I32 | DType::U32, _) => "ids",
-                (_, 1) => "slope",
-                _ => "bias",
-            },
-        );
-        match &attention.score_mod {
-            Some(expr) => mods.function(&Function {
-                name: "score_mod",
-                arg: Some(("score", "f32")),
+        let kernel = problem.tile.kernel();
+        let mut mods = Mods::new(self.graph, &stored, kernel, score_tensor);
+        for (name, expr) in attention.functions() {
+            let (names, space): (NameTensor, _) = match name {
+                "sink" => (|_, _, _| "logits", &over_rows),
+                "prob_mod" => (|_, _, _| "weights", &over_keys),
+                _ => (score_tensor, &over_keys),
+            };
+            mods.name_tensors(names);
+            mods.function(&Function {
+                name,
+                arg: Attention::argument(name).map(|arg| (arg, "f32")),
                 space,
-                result: Returns::Value(DType::F32),
+                result: match name {
+                    "mask_mod" => Returns::Bool,
+                    _ => Returns::Value(DType::F32),
+                },
                 expr,
-                operands: node.operands(),
-            })?,
-            None => files.push("mods/score_identity"),
+                operands,
+            })?;
         }
-        match &attention.mask_mod {
-            Some(expr) => mods.function(&Function {
-                name: "mask_mod",
-                arg: None,
-                space,
-                result: Returns::Bool,
-                expr,
-                operands: node.operands(),
-            })?,
-            None => files.push("mods/mask_none"),
+        let identities = [
+            (attention.score_mod.is_none(), "mods/score_identity"),
+            (attention.mask_mod.is_none(), "mods/mask_none"),
+        ];
+        let files = identities.iter().filter(|(none, _)| *none).map(|(_, f)| *f);
+        let mut files: Vec<_> = files.collect();
+        // Who walks twice looks at every key.
+        if !matches!(problem.tile.weights, Weights::AfterSum { .. }) {
+            mods.name_tensors(score_tensor);
+            self.block_mods(value, attention, tiles, &mut mods, &mut files)?;
         }
-        self.block_mods(value, attention, tiles, &mut mods, &mut files)?;
         Ok((mods.finish(), files))
+    }
+}
+
+/// What a tensor is that scores and masks are made with.
+fn score_tensor(_: usize, dtype: DType, index: &[Dim]) -> &'static str {
+    match (dtype, index.len()) {
+        (DType::Bool, _) => "mask",
+        (DType::I32 | DType::U32, _) => "ids",
+        (_, 1) => "slope",
+        _ => "bias",
     }
 }
 
@@ -212,6 +211,20 @@ struct Sizes {
     heads_per_kv: Dim,
     q_len: Dim,
     kv_len: Dim,
+}
+
+impl Sizes {
+    /// The index spaces of functions of a key, and of a row.
+    fn spaces(&self) -> (IndexSpace, IndexSpace) {
+        let rows = vec![
+            ("b", self.batch.clone()),
+            ("h", self.heads.clone()),
+            ("q_idx", self.q_len.clone()),
+        ];
+        let mut keys = rows.clone();
+        keys.push(("kv_idx", self.kv_len.clone()));
+        (IndexSpace::identity(keys), IndexSpace::identity(rows))
+    }
 }
 
 /// Attention as the kernel sees it.
@@ -254,6 +267,8 @@ impl Problem {
             operands: Stored::F32,
             result: Stored::F32,
             masked: attention.mask_mod.is_some() || attention.score_mod.is_some(),
+            sink: attention.sink.is_some(),
+            weights: weights(attention),
         };
         let sizes = Sizes {
             batch: q_shape[0].clone(),
@@ -297,10 +312,15 @@ impl Problem {
             kv_len,
             ..
         } = self.sizes.clone();
-        let mods = attention.score_mod.iter().chain(&attention.mask_mod);
-        let columns = (self.tile.qk_dim + self.tile.v_dim) as usize;
+        let of_score = attention.score_mod.iter().chain(&attention.mask_mod);
+        let walks = match self.tile.weights {
+            Weights::AfterSum { .. } => 2,
+            _ => 1,
+        };
+        let score = 2 * self.tile.qk_dim as usize + of_score.map(operations).sum::<usize>();
+        let weight = attention.prob_mod.as_ref().map_or(0, operations);
         // Two products, and the exponential, maximum, sum and rescaling between them.
-        let cost = 2 * columns + 4 + mods.map(operations).sum::<usize>();
+        let cost = walks * score + 2 * self.tile.v_dim as usize + 4 + weight;
         batch * heads * q_len * kv_len * Dim::from(cost)
     }
 }
@@ -343,12 +363,20 @@ fn heads_per_kv(heads: &Dim, kv_heads: &Dim) -> Result<Dim, Diagnostic> {
     })
 }
 
+/// When `prob_mod` may be applied.
+fn weights(attention: &Attention) -> Weights {
+    match attention.prob_mod {
+        None => Weights::Probabilities,
+        Some(_) if attention.weighs_before_sum() => Weights::BeforeSum,
+        Some(_) => Weights::AfterSum {
+            skips_absent: attention.skips_absent_keys(),
+        },
+    }
+}
+
 /// `flash_attention_fwd_rows.f32.r4d32.padding`.
 fn key(types: &str, tile: &AttentionTile, attention: &Attention) -> String {
-    let mut key = format!(
-        "flash_attention_fwd_rows.{types}.r{}d{}",
-        tile.rows, tile.qk_dim
-    );
+    let mut key = format!("{}.{types}.r{}d{}", tile.kernel(), tile.rows, tile.qk_dim);
     if tile.v_dim != tile.qk_dim {
         key = format!("{key}v{}", tile.v_dim);
     }
@@ -358,7 +386,9 @@ fn key(types: &str, tile: &AttentionTile, attention: &Attention) -> String {
     }
     let score = attention.score_mod.as_ref().map(label::score_mod);
     let mask = attention.mask_mod.as_ref().map(label::mask_mod);
-    for part in score.into_iter().chain(mask) {
+    let sink = attention.sink.as_ref().map(label::sink);
+    let weights = attention.prob_mod.as_ref().map(|_| "weights".to_owned());
+    for part in [score, mask, sink, weights].into_iter().flatten() {
         key = format!("{key}.{part}");
     }
     key

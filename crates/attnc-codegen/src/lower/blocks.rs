@@ -66,6 +66,15 @@ pub fn attention_tiles(graph: &Graph, value: ValueId, profile: &DeviceProfile) -
     let Op::Attention(attention) = &node.op else {
         panic!("%{} is no attention", node.name());
     };
+    if !attention.weighs_before_sum() {
+        let why = "prob_mod needs the sum of its row: the keys are walked twice, all of them";
+        return Tiles {
+            skipping: Skipping::None,
+            mask: None,
+            settled_above: None,
+            note: Some(why.to_owned()),
+        };
+    }
     let extents = Extents::new(axes(graph, value).to_vec());
     let few = extents.dims()[2]
         .as_const()

@@ -147,6 +147,15 @@ pub(super) fn score_mod(expr: &ScalarExpr) -> String {
     name.to_owned()
 }
 
+/// `softmax1` where every row may attend to nothing with logit 0, else `sink`.
+pub(super) fn sink(expr: &ScalarExpr) -> String {
+    let name = match expr.node(expr.root()) {
+        Scalar::Float(bits) if f32::from_bits(*bits) == 0.0 => "softmax1",
+        _ => "sink",
+    };
+    name.to_owned()
+}
+
 /// What a pointwise kernel computes: `add`, `gather`, `copy`, `concat`; `map` where it is many things.
 pub(super) fn map(expr: &ScalarExpr) -> String {
     let mut names: Vec<&'static str> = Vec::new();

@@ -1,4 +1,4 @@
-//! The register tile of `flash_attention_fwd_rows`.
+//! The register tile of `flash_attention_fwd_rows` and `flash_attention_fwd_two_walks`.
 
 use std::fmt::Write as _;
 
@@ -33,6 +33,24 @@ pub struct AttentionTile {
     pub result: Stored,
     /// Whether `mask_mod` may be false or `score_mod` may be -inf. If not, rows of V need no selection.
     pub masked: bool,
+    /// Whether `mods` has a `sink`.
+    pub sink: bool,
+    /// Whether `mods` has a `prob_mod`, and when it may be applied.
+    pub weights: Weights,
+}
+
+/// What stands between a probability and the weight of its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Weights {
+    /// Nothing: the probability is the weight.
+    Probabilities,
+    /// A `prob_mod` that lets factors pass, so that it is applied before the sum is known.
+    BeforeSum,
+    /// Any other `prob_mod`; the kernel walks the keys twice.
+    AfterSum {
+        /// Whether a key that is not there has weight 0.
+        skips_absent: bool,
+    },
 }
 
 impl AttentionTile {
@@ -55,6 +73,17 @@ impl AttentionTile {
             operands: Stored::F32,
             result: Stored::F32,
             masked: true,
+            sink: false,
+            weights: Weights::Probabilities,
+        }
+    }
+
+    /// The kernel that the tile is for.
+    #[must_use]
+    pub fn kernel(&self) -> &'static str {
+        match self.weights {
+            Weights::AfterSum { .. } => "flash_attention_fwd_two_walks",
+            _ => "flash_attention_fwd_rows",
         }
     }
 
@@ -109,18 +138,33 @@ impl AttentionTile {
             v_dim,
             ..
         } = self;
+        let mut functions = vec!["mask_mod", "score_mod"];
+        if self.weights != Weights::Probabilities {
+            functions.push("prob_mod");
+        }
+        if self.sink {
+            functions.push("sink");
+        }
+        let mut constants = format!(
+            "const ROWS: u32 = {rows}u;\nconst HAS_SINK: bool = {};\n",
+            self.sink
+        );
+        if let Weights::AfterSum { skips_absent } = self.weights {
+            let _ = writeln!(constants, "const SKIPS_ABSENT: bool = {skips_absent};");
+        }
         format!(
             "\
 // micro: attention register tile of {rows} query rows; Q and K have {qk_dim} columns, V and O {v_dim} (generated)
 //
 // A Chunk is 4 columns of all rows: row r of the tile is column r of the matrix.
 
-import package::mods::{{mask_mod, score_mod}};
-import package::kernels::flash_attention_fwd_rows::{{shape, q, k, v, o}};
+import package::mods::{{{}}};
+import package::kernels::{}::{{shape, q, k, v, o}};
 {}
-const ROWS: u32 = {rows}u;
-
+{constants}
 ",
+            functions.join(", "),
+            self.kernel(),
             packed_imports(
                 &[self.q, self.k, self.v].map(|access| (access, self.operands)),
                 (self.o, self.result)
@@ -216,6 +260,22 @@ alias o_item = {};
             )
         };
         let mask = |r| format!("mask_mod(b, h, {}, kv_idx)", self.row("q_idx", r));
+        let prob = |r| {
+            format!(
+                "prob_mod({}, b, h, {}, kv_idx)",
+                self.row("p", r),
+                self.row("q_idx", r)
+            )
+        };
+        let prob = match self.weights {
+            Weights::Probabilities => "p".to_owned(),
+            _ => self.per_row("Rows", prob),
+        };
+        let sink = |r| format!("sink({}, b, h, {})", self.row("m", r), self.row("q_idx", r));
+        let sink = match self.sink {
+            false => "Rows(0.0)".to_owned(),
+            true => self.per_row("Rows", sink),
+        };
         let first = self.per_row("RowIndex", |r| format!("first + {r}u"));
         format!(
             "\
@@ -229,6 +289,14 @@ fn rows_score_mod(score: Rows, b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> 
 
 fn rows_mask_mod(b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> RowMask {{
     return {};
+}}
+
+fn rows_prob_mod(p: Rows, b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> Rows {{
+    return {prob};
+}}
+
+fn rows_sink(m: Rows, b: u32, h: u32, q_idx: RowIndex) -> Rows {{
+    return {sink};
 }}
 
 ",

@@ -2,7 +2,7 @@
 
 use attnc_codegen::Stored;
 use attnc_codegen::link::{Linked, Linker};
-use attnc_codegen::micro::{Access, AttentionTile, LeftLoad, MatmulTile, RightLoad};
+use attnc_codegen::micro::{Access, AttentionTile, LeftLoad, MatmulTile, RightLoad, Weights};
 use attnc_codegen::validate::{Report, validate};
 
 use crate::linker;
@@ -72,6 +72,36 @@ fn attention_operands_may_differ_in_access_and_dims() {
 }
 
 #[test]
+fn sinks_and_weights_of_every_kind_are_valid() {
+    let before = Weights::BeforeSum;
+    let after = [true, false].map(|skips_absent| Weights::AfterSum { skips_absent });
+    for weights in [Weights::Probabilities, before, after[0], after[1]] {
+        for (sink, rows) in [(false, 1), (true, 1), (true, 3)] {
+            let mut tile = AttentionTile::contiguous(rows, 16);
+            (tile.sink, tile.weights) = (sink, weights);
+            let mut linker = linker(tile.kernel())
+                .module("micro", &tile.print().unwrap())
+                .module_file("mods", "mods/score_identity")
+                .module_file("mods", "mods/mask_causal");
+            if tile.kernel() == "flash_attention_fwd_rows" {
+                linker = linker
+                    .module_file("mods", "mods/blocks_full")
+                    .module_file("mods", "mods/fill_none");
+            }
+            if weights != Weights::Probabilities {
+                linker = linker.module_file("mods", "mods/prob_squared");
+            }
+            if sink {
+                linker = linker.module_file("mods", "mods/sink_of_head");
+            }
+            let report = report(&linker.link().unwrap());
+            assert_eq!(report.entry_point, tile.kernel());
+            assert_eq!(report.bindings.iter().any(|b| b.group == 1), sink);
+        }
+    }
+}
+
+#[test]
 fn tiles_of_every_storage_are_valid() {
     for stored in [Stored::F16, Stored::PackedF16, Stored::PackedBf16] {
         let item = if stored == Stored::F16 { 2 } else { 4 };
@@ -89,6 +119,8 @@ fn tiles_of_every_storage_are_valid() {
                 .module("micro", &tile.print().unwrap())
                 .module_file("mods", "mods/score_identity")
                 .module_file("mods", "mods/mask_causal")
+                .module_file("mods", "mods/blocks_full")
+                .module_file("mods", "mods/fill_none")
                 .link()
                 .unwrap();
             let report = report(&linked);
@@ -275,6 +307,7 @@ fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
     let tested = [
         "block_mask",
         "flash_attention_fwd_rows",
+        "flash_attention_fwd_two_walks",
         "layer_norm_rows",
         "linear_attention",
         "matmul_rows",

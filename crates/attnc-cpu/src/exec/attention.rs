@@ -5,7 +5,7 @@
 //! `l` and `acc` down. At the end `O = acc / l`. Online softmax: Milakov and Gimelshein 2018
 //! (arXiv:1805.02867); blocks: Dao 2023 (arXiv:2307.08691), algorithm 1.
 //!
-//! A sink is where `m` and `l` start. `prob_mod` is applied to the block before it meets V; where it is not
+//! A sink is one more score of the row, at its end. `prob_mod` is applied to the block before it meets V; where it is not
 //! homogeneous it needs the final `m` and `l`, and the keys are walked twice.
 //!
 //! A key is there where `mask_mod` is true and its score is not -inf. A block of keys that is not there for
@@ -38,7 +38,7 @@ pub(crate) struct Attention {
     pub(crate) score_mod: Option<Tape>,
     /// Whether the key is there.
     pub(crate) mask_mod: Option<Tape>,
-    /// The logit of a key whose value is zero, over `b, h, q_idx`.
+    /// The logit of a key whose value is zero, from the largest score and `b, h, q_idx`.
     pub(crate) sink: Option<Tape>,
     /// What a value counts, from its probability and the index.
     pub(crate) prob_mod: Option<Tape>,
@@ -168,28 +168,10 @@ impl Buffers {
         }
     }
 
-    /// Turns the scores of a row into `exp(score - m)` with the new running maximum, and gives the factor by
-    /// which what was accumulated before counts.
+    /// [`online`] for the scores of a row.
     fn online(&mut self, row: usize, keys: usize) -> f32 {
         let scores = &mut self.scores[row * BLOCK_N..][..keys];
-        let (m, l) = (&mut self.m[row], &mut self.l[row]);
-        let block_max = rows::max(scores);
-        let new = if block_max > *m || block_max.is_nan() {
-            block_max
-        } else {
-            *m
-        };
-        if new == f32::NEG_INFINITY {
-            scores.fill(0.0);
-            return 1.0;
-        }
-        let factor = if new == *m { 1.0 } else { math::exp(*m - new) };
-        for score in scores.iter_mut() {
-            *score = math::exp(*score - new);
-        }
-        *l = *l * factor + rows::sum(scores, |p| p);
-        *m = new;
-        factor
+        online(scores, &mut self.m[row], &mut self.l[row])
     }
 
     /// Turns the scores of a row into probabilities; `m` and `l` are final.
@@ -233,7 +215,8 @@ impl Call<'_> {
         let [_, kv_heads, keys, width] = shape(&self.operands[2]);
         let queries = out.len() / width;
         self.load_queries([b, h, first_query], queries, depth, &mut buffers.q);
-        self.start([b, h, first_query], queries, buffers)?;
+        buffers.m.fill(f32::NEG_INFINITY);
+        buffers.l.fill(0.0);
         let blocks = (0..keys).step_by(BLOCK_N).map(|first_key| Block {
             b,
             h,
@@ -244,39 +227,42 @@ impl Call<'_> {
             keys: BLOCK_N.min(keys - first_key),
         });
         if !self.attention.weighs_before_sum {
-            return self.two_walks(blocks, depth, out, buffers);
+            return self.two_walks(blocks, [b, h, first_query], depth, out, buffers);
         }
         self.one_walk(blocks.clone(), true, depth, out, buffers)?;
         if !self.settled(&buffers.m[..queries]) {
             out.fill(0.0);
-            self.start([b, h, first_query], queries, buffers)?;
+            buffers.m.fill(f32::NEG_INFINITY);
+            buffers.l.fill(0.0);
             self.one_walk(blocks, false, depth, out, buffers)?;
         }
-        for (row, l) in out.chunks_exact_mut(width).zip(buffers.l) {
+        let shrink = self.sinks([b, h, first_query], queries, buffers)?;
+        for ((row, l), shrink) in out.chunks_exact_mut(width).zip(buffers.l).zip(shrink) {
             // A row without a key has neither sum nor accumulator.
-            let scale = if l == 0.0 { 0.0 } else { 1.0 / l };
+            let scale = if l == 0.0 { 0.0 } else { shrink / l };
             row.iter_mut().for_each(|o| *o *= scale);
         }
         Ok(())
     }
 
-    /// Where `m` and `l` start: with no key, or with the sink.
-    fn start(
+    /// The sinks, keys without a value, into `m` and `l`, and into `shrink` by what the accumulators change.
+    fn sinks(
         &self,
         first: [usize; 3],
         queries: usize,
         buffers: &mut Buffers,
-    ) -> Result<(), OutOfRange> {
-        buffers.m.fill(f32::NEG_INFINITY);
-        buffers.l.fill(0.0);
-        if let (Some(sink), Some(scratch)) = (&self.attention.sink, &mut buffers.sink) {
-            let sinks = bytemuck::cast_slice_mut(&mut buffers.m[..queries]);
-            sink.row(scratch, self.operands, &first, sinks, false)?;
-            for (l, m) in buffers.l.iter_mut().zip(buffers.m) {
-                *l = if m == f32::NEG_INFINITY { 0.0 } else { 1.0 };
-            }
+    ) -> Result<[f32; BLOCK_M], OutOfRange> {
+        let mut shrink = [1.0; BLOCK_M];
+        let (Some(sink), Some(scratch)) = (&self.attention.sink, &mut buffers.sink) else {
+            return Ok(shrink);
+        };
+        let mut sinks = buffers.m;
+        let lanes = bytemuck::cast_slice_mut(&mut sinks[..queries]);
+        sink.row(scratch, self.operands, &first, lanes, true)?;
+        for n in 0..queries {
+            shrink[n] = online(&mut sinks[n..=n], &mut buffers.m[n], &mut buffers.l[n]);
         }
-        Ok(())
+        Ok(shrink)
     }
 
     /// Maximum, sum and accumulator of each row; `out` is zero.
@@ -348,6 +334,7 @@ impl Call<'_> {
     fn two_walks(
         &self,
         blocks: impl Iterator<Item = Block> + Clone,
+        first: [usize; 3],
         depth: usize,
         out: &mut [f32],
         buffers: &mut Buffers,
@@ -360,6 +347,7 @@ impl Call<'_> {
                 }
             }
         }
+        self.sinks(first, out.len() / shape(&self.operands[2])[3], buffers)?;
         for block in blocks {
             if self.masks(block, buffers)? || !self.attention.skips_absent {
                 self.scores(block, depth, buffers)?;
@@ -535,4 +523,26 @@ impl Call<'_> {
             }
         }
     }
+}
+
+/// Turns scores of a row into `exp(score - m)` with the new running maximum, and gives the factor by which
+/// what was accumulated before counts.
+fn online(scores: &mut [f32], m: &mut f32, l: &mut f32) -> f32 {
+    let block_max = rows::max(scores);
+    let new = if block_max > *m || block_max.is_nan() {
+        block_max
+    } else {
+        *m
+    };
+    if new == f32::NEG_INFINITY {
+        scores.fill(0.0);
+        return 1.0;
+    }
+    let factor = if new == *m { 1.0 } else { math::exp(*m - new) };
+    for score in scores.iter_mut() {
+        *score = math::exp(*score - new);
+    }
+    *l = *l * factor + rows::sum(scores, |p| p);
+    *m = new;
+    factor
 }

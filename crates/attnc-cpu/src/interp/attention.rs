@@ -64,8 +64,10 @@ impl Row<'_> {
         let (kv_heads, keys, width) = (k.shape[1], k.shape[2], v.shape[3]);
         let kv_head = b * kv_heads + h / (heads / kv_heads);
         let scores = self.scores([b, h, q_idx], n, kv_head * keys)?;
-        let sink = self.sink([b, h, q_idx])?;
-        let max = scores.iter().flatten().fold(sink, |m, s| m.max(*s));
+        let largest = scores.iter().flatten();
+        let largest = largest.fold(f64::NEG_INFINITY, |m, s| m.max(*s));
+        let sink = self.sink(largest, [b, h, q_idx])?;
+        let max = largest.max(sink);
         // Neither a sink of -inf nor a key that is not there is part of the sum.
         let exp = |s: f64| {
             if s == f64::NEG_INFINITY {
@@ -91,11 +93,11 @@ impl Row<'_> {
     }
 
     /// The logit of the key whose value is zero; -inf where there is none.
-    fn sink(&self, index: [usize; 3]) -> Result<f64, OutOfRange> {
+    fn sink(&self, largest: f64, index: [usize; 3]) -> Result<f64, OutOfRange> {
         let Some(sink) = &self.sink else {
             return Ok(f64::NEG_INFINITY);
         };
-        sink.eval(&index.map(to_i64), 0.0, &|operand, _, index: &[i64]| {
+        sink.eval(&index.map(to_i64), largest, &|operand, _, index: &[i64]| {
             load(self.at.operands[operand], index)
         })
     }

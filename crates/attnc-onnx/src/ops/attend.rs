@@ -45,6 +45,22 @@ pub(super) fn scale(c: &Call<'_, '_>, given: Option<f32>, head_dim: &Dim) -> OpR
     }
 }
 
+/// Whether `softmax_precision` is what is computed, or less.
+pub(super) fn check_precision(c: &mut Call<'_, '_>) -> OpResult<()> {
+    // Softmax is computed in f32: exactly what 1 asks for, and more than 10 and 16 (f16, bf16) do.
+    match c.attrs.int("softmax_precision")? {
+        None | Some(1 | 10 | 16) => Ok(()),
+        Some(11) => {
+            c.cx.notes.insert("double is computed as f32".to_owned());
+            Ok(())
+        }
+        Some(n) => Err(OpError::unsupported(
+            format!("softmax_precision {n}"),
+            "1, float",
+        )),
+    }
+}
+
 /// `[B, N, H * D]` as `[B, H, N, D]`.
 pub(super) fn split_heads(
     c: &mut Call<'_, '_>,
@@ -86,6 +102,7 @@ pub(super) struct Mods {
     before: usize,
     score: Option<ExprId>,
     mask: Option<ExprId>,
+    sink: Option<ExprId>,
 }
 
 impl Mods {
@@ -97,6 +114,7 @@ impl Mods {
             before: 3,
             score: None,
             mask: None,
+            sink: None,
         }
     }
 
@@ -119,6 +137,11 @@ impl Mods {
             Some(mask) => self.e.binary(BinaryOp::And, mask, condition),
             None => condition,
         });
+    }
+
+    /// One more key, of value zero, with that logit. It may depend on batch, head and query.
+    pub(super) fn sink(&mut self, logit: ExprId) {
+        self.sink = Some(logit);
     }
 
     /// Adds to the score.
@@ -218,6 +241,7 @@ impl Mods {
         let op = Op::Attention(Attention {
             score_mod: self.score.map(|root| self.e.finish(root)),
             mask_mod: self.mask.map(|root| self.e.finish(root)),
+            sink: self.sink.map(|root| self.e.finish(root)),
             ..Attention::new(scale)
         });
         let mut args = vec![q, k, v];
@@ -241,24 +265,30 @@ impl Mods {
     }
 }
 
-/// `scale * q kᵀ` as a value, with each key head once for every query head that shares it.
-pub(super) fn product(c: &mut Call<'_, '_>, q: &Value, k: &Value, scale: f64) -> OpResult<Value> {
-    let (heads, shape) = (c.shape(q)[1].clone(), c.shape(k));
-    let mut k = k.clone();
-    if shape[1] != heads {
-        let Some(each) = heads.exact_div(&shape[1]) else {
-            let message = format!("{heads} query heads share {} key heads", shape[1]);
-            return Err(OpError::invalid("shape-mismatch", message));
-        };
-        let mut apart = shape.clone();
-        apart.insert(2, Dim::one());
-        k = c.reshape(&k, apart.clone())?;
-        apart[2] = each;
-        k = c.apply(Op::Broadcast(apart), &[&k])?;
-        let mut all = shape;
-        all[1] = heads;
-        k = c.reshape(&k, all)?;
+/// Keys or values with each head once for every query head that shares it.
+pub(super) fn repeat_heads(c: &mut Call<'_, '_>, x: &Value, heads: &Dim) -> OpResult<Value> {
+    let shape = c.shape(x);
+    if shape[1] == *heads {
+        return Ok(x.clone());
     }
+    let Some(each) = heads.exact_div(&shape[1]) else {
+        let message = format!("{heads} query heads share {} key heads", shape[1]);
+        return Err(OpError::invalid("shape-mismatch", message));
+    };
+    let mut apart = shape.clone();
+    apart.insert(2, Dim::one());
+    let x = c.reshape(x, apart.clone())?;
+    apart[2] = each;
+    let x = c.apply(Op::Broadcast(apart), &[&x])?;
+    let mut all = shape;
+    all[1] = heads.clone();
+    c.reshape(&x, all)
+}
+
+/// `scale * q kᵀ` as a value.
+pub(super) fn product(c: &mut Call<'_, '_>, q: &Value, k: &Value, scale: f64) -> OpResult<Value> {
+    let heads = c.shape(q)[1].clone();
+    let k = repeat_heads(c, k, &heads)?;
     let k = c.swap_last(&k)?;
     let scores = c.apply(Op::MatMul, &[q, &k])?;
     c.with(BinaryOp::Mul, &scores, scale)

@@ -43,18 +43,8 @@ fn check(c: &mut Call<'_, '_>) -> OpResult<i64> {
             format!("qk_matmul_output_mode is {mode}"),
         ));
     }
-    // Softmax is computed in f32: exactly what 1 asks for, and more than 10 and 16 (f16, bf16) do.
-    match c.attrs.int("softmax_precision")? {
-        None | Some(1 | 10 | 16) => Ok(mode),
-        Some(11) => {
-            c.cx.notes.insert("double is computed as f32".to_owned());
-            Ok(mode)
-        }
-        Some(n) => Err(OpError::unsupported(
-            format!("softmax_precision {n}"),
-            "1, float",
-        )),
-    }
+    attend::check_precision(c)?;
+    Ok(mode)
 }
 
 /// The scores as a result of their own: 0 only scaled, 1 after the softcap, 2 after the mask, 3 after the

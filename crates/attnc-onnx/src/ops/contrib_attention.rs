@@ -316,15 +316,30 @@ pub(super) fn group_query(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     mods.and(inside);
     // A window counts the query's own key.
     mods.window(before, left.map(|n| n - 1), Some(0));
+    head_sink(c, &mut mods, &extents)?;
     let out = mods.attention(c, [&q, &k, &v], scale)?;
     let out = attend::merge_heads(c, &out)?;
     Ok(vec![out, k, v])
 }
 
-fn check_group_query(c: &Call<'_, '_>) -> OpResult<()> {
-    if c.attrs.flag("smooth_softmax", false)? {
-        return Err(OpError::unsupported("smooth_softmax = 1", "0"));
+/// Logits of keys whose value is zero: one a head, or 0 under `smooth_softmax`.
+fn head_sink(c: &Call<'_, '_>, mods: &mut Mods, extents: &Shape) -> OpResult<()> {
+    if let Some(sink) = c.optional(11) {
+        if c.shape(&sink) != extents[1..2] {
+            let expected = format!("[{}], one a head", extents[1]);
+            return Err(mismatch("head_sink", &c.ty(&sink), &expected));
+        }
+        let head = mods.e.indices()[1];
+        let logit = mods.capture(c, sink, vec![head]);
+        mods.sink(logit);
+    } else if c.attrs.flag("smooth_softmax", false)? {
+        let zero = mods.e.float(0.0);
+        mods.sink(zero);
     }
+    Ok(())
+}
+
+fn check_group_query(c: &Call<'_, '_>) -> OpResult<()> {
     if c.wants(3) {
         return Err(OpError::unsupported(
             "the result output_qk",
@@ -332,7 +347,6 @@ fn check_group_query(c: &Call<'_, '_>) -> OpResult<()> {
         ));
     }
     let later = [
-        "head_sink",
         "k_scale",
         "v_scale",
         "q_norm_weight",
@@ -342,11 +356,11 @@ fn check_group_query(c: &Call<'_, '_>) -> OpResult<()> {
     match later
         .iter()
         .enumerate()
-        .find(|(n, _)| c.optional(11 + n).is_some())
+        .find(|(n, _)| c.optional(12 + n).is_some())
     {
         Some((_, name)) => Err(OpError::unsupported(
             format!("the operand {name}"),
-            "the first 11 operands only",
+            "the first 12 operands only",
         )),
         None => Ok(()),
     }

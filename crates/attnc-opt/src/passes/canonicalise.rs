@@ -9,7 +9,7 @@
 //! * chains of views that amount to nothing, one transpose or one reshape become that;
 //! * pointwise ops with a neutral constant, and casts to the same type, go;
 //! * softmax runs over the last axis, reductions over trailing axes, with transposes around them;
-//! * concatenations of many operands become trees that kernels can bind;
+//! * concatenations of many operands become trees that kernels can bind, and slices of one operand are that;
 //! * equal nodes exist once.
 //!
 //! On exit no two equal nodes remain, and no chain of views is nothing, one transpose or one reshape of what
@@ -17,7 +17,7 @@
 
 use crate::{Change, Pass, Trace};
 use attnc_ir::layout::{row_major, source_index};
-use attnc_ir::{BinaryOp, Diagnostics, Dim, Graph, Op, Shape, ValueId};
+use attnc_ir::{BinaryOp, Diagnostics, Dim, Extents, Graph, Op, Shape, ValueId};
 use std::collections::HashMap;
 
 /// See the module.
@@ -33,6 +33,7 @@ impl Pass for Canonicalise {
         for value in graph.topo_order() {
             let rules = [
                 merge_slices,
+                slice_of_part,
                 merge_views,
                 drop_neutral,
                 softmax_last,
@@ -96,6 +97,44 @@ fn merge_slices(graph: &mut Graph, value: ValueId) -> Option<ValueId> {
         },
         &[source],
     ))
+}
+
+/// A slice that lies in one operand of a concatenation is one of that operand.
+fn slice_of_part(graph: &mut Graph, value: ValueId) -> Option<ValueId> {
+    let Op::Slice {
+        axis,
+        start,
+        len,
+        step: 1,
+    } = graph.node(value).op.clone()
+    else {
+        return None;
+    };
+    let joined = graph.node(value).operands()[0];
+    if graph.node(joined).op != (Op::Concat { axis }) {
+        return None;
+    }
+    let none = Extents::none();
+    let mut offset = Dim::zero();
+    for &part in graph.node(joined).operands() {
+        let size = graph.ty(part).shape[axis].clone();
+        let first = start.clone() - offset.clone();
+        let behind = size.clone() - first.clone() - len.clone();
+        if first.is_nonneg(&none) && behind.is_nonneg(&none) {
+            if graph.ty(part) == graph.ty(value) {
+                return Some(part);
+            }
+            let own = Op::Slice {
+                axis,
+                start: first,
+                len,
+                step: 1,
+            };
+            return Some(insert(graph, own, &[part]));
+        }
+        offset = offset + size;
+    }
+    None
 }
 
 /// Operands that one kernel can read, with room for what is fused into it.

@@ -12,7 +12,7 @@ const BLOCK_N: u32 = 64u;
 
 // ---- kernels/flash_attention_fwd_rows.wgsl
 
-// Fused attention, forward: O = softmax(score_mod(scale * Q K^T), mask_mod) V
+// Fused attention, forward: O = prob_mod(softmax(score_mod(scale * Q K^T), mask_mod, sink)) V
 //
 // One invocation owns ROWS query rows of one (batch, head) in registers and walks the keys one at a
 // time; every invocation of a workgroup reads the same K and V row at the same time. It needs neither
@@ -20,7 +20,9 @@ const BLOCK_N: u32 = 64u;
 // counts, and do without the mask where every key does.
 //
 // Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). Tiles: Dong et
-// al. 2024, FlexAttention, arXiv:2412.05496, section 4.
+// al. 2024, FlexAttention, arXiv:2412.05496, section 4. A sink is one more key, whose value is zero; it comes
+// last, since its logit may depend on m. prob_mod must let factors pass, since it is applied before the
+// division; flash_attention_fwd_two_walks is for those that do not.
 //
 // Layout: Q, O are [B, H, M, D]; K, V are [B, H / heads_per_kv, N, D]; every axis strided, in elements.
 
@@ -115,7 +117,8 @@ fn flash_attention_fwd_rows(
                     let p = select(Rows(0.0), exp(score - new_m), live);
                     l = l * shrink + p;
                     m = new_m;
-                    tile_scale_add_v(&out, shrink, p, live, v_first + kv_idx * shape.v_row_stride);
+                    let weight = rows_prob_mod(p, b, h, q_idx, kv_idx);
+                    tile_scale_add_v(&out, shrink, weight, live, v_first + kv_idx * shape.v_row_stride);
                 }
             }
         }
@@ -127,8 +130,14 @@ fn flash_attention_fwd_rows(
         skips = false;
     }
 
+    let sink = rows_sink(m, b, h, q_idx); // -inf is none
+    let has_sink = RowMask(HAS_SINK) & (bitcast<RowIndex>(sink) != RowIndex(NEG_INF_BITS));
+    let last_m = select(m, max(m, sink), has_sink);
+    let shrink = exp(m - last_m);
+    l = l * shrink + select(Rows(0.0), exp(sink - last_m), has_sink);
+
     // A row without a live key has l = 0 and attends to nothing: its output is zero.
-    tile_store_o(o_row, rows, out, select(1.0 / l, Rows(0.0), l == Rows(0.0)));
+    tile_store_o(o_row, rows, out, select(shrink / l, Rows(0.0), l == Rows(0.0)));
 }
 
 // ---- micro (generated)
@@ -138,6 +147,7 @@ fn flash_attention_fwd_rows(
 // A Chunk is 4 columns of all rows: row r of the tile is column r of the matrix.
 
 const ROWS: u32 = 4u;
+const HAS_SINK: bool = false;
 
 alias Rows = vec4<f32>; // one number a row
 alias RowIndex = vec4<u32>;
@@ -195,6 +205,14 @@ fn rows_mask_mod(b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> RowMask {
         mask_mod(b, h, q_idx[2], kv_idx),
         mask_mod(b, h, q_idx[3], kv_idx),
     );
+}
+
+fn rows_prob_mod(p: Rows, b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> Rows {
+    return p;
+}
+
+fn rows_sink(m: Rows, b: u32, h: u32, q_idx: RowIndex) -> Rows {
+    return Rows(0.0);
 }
 
 fn with_row(chunk: Chunk, r: u32, x: vec4<f32>) -> Chunk {

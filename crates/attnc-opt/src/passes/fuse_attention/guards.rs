@@ -12,7 +12,7 @@
 
 use super::structure::step_through;
 use crate::extract::{Extractor, Step};
-use attnc_ir::scalar::{ExprId, Scalar, ScalarBuilder};
+use attnc_ir::scalar::{ExprId, Scalar, ScalarBuilder, ScalarExpr};
 use attnc_ir::{BinaryOp, CompareOp, Dim, Extents, Graph, Op, ReduceOp, UnaryOp, ValueId};
 
 /// An expression of a probability (`arg`), as the product with V reads it.
@@ -27,8 +27,47 @@ pub(super) struct Guarded<'a> {
 }
 
 impl Guarded<'_> {
+    /// The expression without guards, also where more is done with the probability.
+    pub(super) fn strip_all(&self, root: ExprId) -> ScalarExpr {
+        let mut e = self.e.clone();
+        let root = self.rebuilt(&mut e, root);
+        e.finish(root)
+    }
+
+    fn rebuilt(&self, e: &mut ScalarBuilder, id: ExprId) -> ExprId {
+        let id = self.strip(id);
+        let mut of = |id| self.rebuilt(e, id);
+        match *self.e.node(id) {
+            Scalar::Unary(op, a) => {
+                let a = of(a);
+                e.unary(op, a)
+            }
+            Scalar::Binary(op, a, b) => {
+                let (a, b) = (of(a), of(b));
+                e.binary(op, a, b)
+            }
+            Scalar::Compare(op, a, b) => {
+                let (a, b) = (of(a), of(b));
+                e.compare(op, a, b)
+            }
+            Scalar::Select(c, a, b) => {
+                let (c, a, b) = (of(c), of(a), of(b));
+                e.select(c, a, b)
+            }
+            Scalar::Cast(dtype, a) => {
+                let a = of(a);
+                e.cast(dtype, a)
+            }
+            Scalar::Int(_)
+            | Scalar::Float(_)
+            | Scalar::Bool(_)
+            | Scalar::Arg
+            | Scalar::Load { .. } => id,
+        }
+    }
+
     /// What is inside the guards.
-    pub(super) fn strip(&self, root: ExprId) -> ExprId {
+    fn strip(&self, root: ExprId) -> ExprId {
         let Scalar::Select(condition, a, b) = *self.e.node(root) else {
             return root;
         };

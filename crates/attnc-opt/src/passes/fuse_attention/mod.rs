@@ -26,7 +26,10 @@ mod near_misses;
 mod one_query;
 mod operands;
 mod path;
+mod renormalise;
+mod scores;
 mod structure;
+mod weights;
 
 use self::near_misses::near_misses;
 use crate::candidates::{Candidate, find_attention};
@@ -37,6 +40,10 @@ use std::collections::BTreeSet;
 
 /// See the module.
 pub struct FuseAttention;
+
+/// Tensors that the functions of an attention may load: WebGPU guarantees 8 storage bindings a stage, and q,
+/// k, v and the result take four.
+const MAX_CAPTURED: usize = 4;
 
 /// Why a candidate stays as it is, and the node in the way.
 pub(crate) struct Decline {
@@ -120,7 +127,11 @@ fn structure_of(
 
 /// Puts the attention node in place of what it computes.
 fn build(graph: &mut Graph, found: &structure::Structure) -> Result<ValueId, Diagnostics> {
-    let inputs = operands::clean(graph, found)?;
+    let mut inputs = operands::clean(graph, found)?;
+    let width = graph.ty(inputs.v).shape[3].clone();
+    if found.rows.is_some() {
+        inputs.v = renormalise::with_ones(graph, inputs.v)?;
+    }
     let mods = mods::split(graph, found, inputs.scale);
     let mut all = vec![inputs.q, inputs.k, inputs.v];
     all.extend(&mods.captured);
@@ -132,7 +143,11 @@ fn build(graph: &mut Graph, found: &structure::Structure) -> Result<ValueId, Dia
         .flat_map(|v| graph.node(v).origin.clone())
         .collect::<Vec<_>>();
     operands::store_as(graph, fused, graph.ty(found.result).dtype);
-    let result = operands::restore(graph, found, fused)?;
+    let result = match &found.rows {
+        Some(rows) => rows.apply(graph, found, fused, &width)?,
+        None => fused,
+    };
+    let result = operands::restore(graph, found, result)?;
     graph.supersede(found.result, result);
     Ok(fused)
 }

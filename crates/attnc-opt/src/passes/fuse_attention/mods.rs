@@ -71,7 +71,7 @@ fn extents(found: &Structure) -> Extents {
 }
 
 /// The expression over the softmax's index as one over `b, h, q_idx, kv_idx`.
-fn over_heads(found: &Structure, expr: &ScalarExpr) -> ScalarExpr {
+pub(super) fn over_heads(found: &Structure, expr: &ScalarExpr) -> ScalarExpr {
     let ext = extents(found);
     let rank = found.batch.len();
     let mut indices: Vec<Dim> = match rank {

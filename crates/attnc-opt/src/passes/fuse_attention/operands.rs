@@ -46,6 +46,8 @@ pub(crate) fn clean(graph: &mut Graph, found: &Structure) -> Result<Operands> {
         right
     };
     let [m, n] = &found.lengths;
+    let k = rows(graph, k, &found.first_key, n)?;
+    let v = rows(graph, v, &found.first_value, n)?;
     let (q, q_scale) = strip_scale(graph, q)?;
     let (k, k_scale) = strip_scale(graph, k)?;
     let q = to_rank_4(graph, q, &found.batch, m)?;
@@ -78,6 +80,21 @@ fn clean_op(graph: &mut Graph, found: &Structure) -> Result<Operands> {
 fn operands_of(graph: &Graph, value: ValueId) -> [ValueId; 2] {
     let o = graph.node(value).operands();
     [o[0], o[1]]
+}
+
+/// `count` rows of a value from `first` on.
+fn rows(graph: &mut Graph, value: ValueId, first: &Dim, count: &Dim) -> Result<ValueId> {
+    let axis = graph.ty(value).rank() - 2;
+    if graph.ty(value).shape[axis] == *count {
+        return Ok(value);
+    }
+    let op = Op::Slice {
+        axis,
+        start: first.clone(),
+        len: count.clone(),
+        step: 1,
+    };
+    graph.apply(op, &[value])
 }
 
 /// The value with its last two axes swapped.

@@ -1,16 +1,21 @@
 //! The first phase: is this a softmax over keys between two contractions?
 //!
-//! On exit: the scores as an expression of one product (`arg`) and of the softmax's index, the product and
-//! the sum as nodes, and the certainty that all three agree on which axes are batch, query and key.
+//! On exit: the scores as an expression of one product (`arg`) and of the softmax's index, the weights as one
+//! of the probability, the product and the sum as nodes, and the certainty that all agree on which axes are
+//! batch, query and key. The two sides of the softmax are [`super::scores`] and [`super::weights`].
+//!
+//! The softmax may run over more keys than the sum: those are keys whose value is zero. [`Window`] says which
+//! of its keys have a value, the others become the sink.
 
-use super::Decline;
-use super::guards::Guarded;
-use super::path::between;
+use super::renormalise::Rows;
+use super::scores::{self, Scores};
+use super::weights::{self, Sum};
+use super::{Decline, MAX_CAPTURED};
 use crate::candidates::Candidate;
 use crate::extract::{Extractor, Step};
 use crate::source_name;
 use attnc_ir::layout::row_major;
-use attnc_ir::scalar::{ExprId, Scalar, ScalarBuilder, ScalarExpr};
+use attnc_ir::scalar::{ExprId, ScalarBuilder, ScalarExpr};
 use attnc_ir::{Dim, Extents, Graph, Op, Shape, ValueId};
 use std::collections::BTreeSet;
 
@@ -38,12 +43,24 @@ pub(crate) struct Structure {
     pub(crate) sink: Option<ScalarExpr>,
     /// The weight of a value from its probability (`arg`), over the same index.
     pub(crate) weights: Option<ScalarExpr>,
+    /// What is done with each row of the result.
+    pub(super) rows: Option<Rows>,
     /// Values that the expressions load.
     pub(crate) captured: Vec<ValueId>,
     /// Query and key lengths.
     pub(crate) lengths: [Dim; 2],
+    /// The first of the product's keys, and of the values, that is one of these.
+    pub(crate) first_key: Dim,
+    pub(crate) first_value: Dim,
     /// Factor already stated by an attention op.
     pub(crate) scale: f64,
+}
+
+/// Some neighbouring keys.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Window {
+    pub(super) start: Dim,
+    pub(super) len: Dim,
 }
 
 /// The structure around a softmax.
@@ -62,30 +79,99 @@ pub(crate) fn of_softmax(graph: &Graph, candidate: &Candidate) -> Result<Structu
             ),
         ));
     }
-    let scores = find_scores(graph, candidate, &shape)?;
-    let (sum, sum_turned) = find_sum(graph, candidate, &shape)?;
+    let whole = Window {
+        start: Dim::zero(),
+        len: shape[axis].clone(),
+    };
+    let sum = match weights::find(graph, candidate, &shape) {
+        Ok(sum) => sum,
+        // What is in the way first is said first.
+        Err(decline) => {
+            scores::find(graph, candidate, &shape, &whole)?;
+            return Err(decline);
+        }
+    };
+    // Keys whose value is zero need no value, if their scores can be a sink.
+    let narrow = weights::without_zero_values(graph, &sum)
+        .and_then(|sum| Some((scores::find(graph, candidate, &shape, &sum.keys).ok()?, sum)));
+    let (scores, sum) = match narrow {
+        Some(found) => found,
+        None => (scores::find(graph, candidate, &shape, &sum.keys)?, sum),
+    };
     check_head_dim(graph, scores.product, 0, 1, "Q and K")?;
-    match sum_turned {
-        false => check_head_dim(graph, sum, 1, 1, "V")?,
-        true => check_head_dim(graph, sum, 0, 2, "V")?,
+    match sum.turned {
+        false => check_head_dim(graph, sum.node, 1, 1, "V")?,
+        true => check_head_dim(graph, sum.node, 0, 2, "V")?,
     }
+    let structure = joined(candidate, &shape, scores, sum);
+    check_captured(graph, &structure)?;
+    Ok(structure)
+}
+
+/// Both sides of a softmax.
+fn joined(candidate: &Candidate, shape: &Shape, scores: Scores, sum: Sum) -> Structure {
     let (batch, lengths) = shape.split_at(shape.len() - 2);
-    Ok(Structure {
-        node: softmax,
+    let mut captured = scores.captured;
+    let place: Vec<usize> = sum
+        .captured
+        .iter()
+        .map(|value| match captured.iter().position(|v| v == value) {
+            Some(known) => known,
+            None => {
+                captured.push(*value);
+                captured.len() - 1
+            }
+        })
+        .collect();
+    Structure {
+        node: candidate.node,
         score: Some(scores.product),
         score_turned: scores.turned,
-        sum: Some(sum),
-        sum_turned,
-        result: sum,
+        sum: Some(sum.node),
+        sum_turned: sum.turned,
+        result: sum.node,
         batch: batch.to_vec(),
         scores: scores.expr,
         mask: None,
-        sink: None,
-        weights: None,
-        captured: scores.captured,
-        lengths: [lengths[0].clone(), lengths[1].clone()],
+        sink: scores.sink,
+        weights: sum.weights.map(|w| w.map_operands(|n| place[n])),
+        rows: sum.rows.map(|rows| Rows {
+            expr: rows.expr.map_operands(|n| place[n]),
+            sum: place[rows.sum],
+        }),
+        captured,
+        lengths: [lengths[0].clone(), sum.keys.len],
+        first_key: scores.first_key,
+        first_value: sum.first_value,
         scale: 1.0,
-    })
+    }
+}
+
+fn check_captured(graph: &Graph, found: &Structure) -> Result<(), Decline> {
+    let functions = [
+        Some(&found.scores),
+        found.sink.as_ref(),
+        found.weights.as_ref(),
+    ];
+    let loaded: BTreeSet<usize> = functions
+        .into_iter()
+        .flatten()
+        .flat_map(ScalarExpr::loaded_operands)
+        .collect();
+    if loaded.len() <= MAX_CAPTURED {
+        return Ok(());
+    }
+    let names = loaded
+        .iter()
+        .map(|&n| source_name(graph, found.captured[n]));
+    let names: Vec<_> = names.collect();
+    let message = format!(
+        "what stands between the products reads {} tensors ({}); beside q, k, v and the result WebGPU \
+         guarantees bindings for {MAX_CAPTURED}",
+        names.len(),
+        names.join(", ")
+    );
+    Err(Decline::at(found.node, message))
 }
 
 /// Whether an operand's axis, counted from the last, is a head dim that a kernel can be written for.
@@ -153,115 +239,17 @@ pub(crate) fn of_op(graph: &Graph, value: ValueId) -> Result<Structure, Decline>
         mask,
         sink,
         weights,
+        rows: None,
         captured: extractor.loads,
         lengths: [extents[2].clone(), extents[3].clone()],
+        first_key: Dim::zero(),
+        first_value: Dim::zero(),
         scale: attention.scale,
     })
 }
 
-/// The contraction that sums the probabilities over the keys, and whether they are its right operand.
-fn find_sum(
-    graph: &Graph,
-    candidate: &Candidate,
-    shape: &Shape,
-) -> Result<(ValueId, bool), Decline> {
-    let mut first = None;
-    for &sum in &candidate.sums {
-        for side in [0, 1] {
-            match probabilities(graph, candidate.node, sum, side, shape) {
-                Ok(true) => return Ok((sum, side == 1)),
-                Ok(false) => {}
-                Err(decline) => first = first.or(Some(decline)),
-            }
-        }
-    }
-    Err(first.unwrap_or_else(|| {
-        Decline::at(
-            candidate.node,
-            "no contraction reads the probabilities elementwise",
-        )
-    }))
-}
-
-/// Whether operand `side` of `sum` is the probabilities, indexed as a product over keys needs them.
-fn probabilities(
-    graph: &Graph,
-    softmax: ValueId,
-    sum: ValueId,
-    side: usize,
-    shape: &Shape,
-) -> Result<bool, Decline> {
-    let operand = graph.node(sum).operands()[side];
-    let extents = graph.ty(operand).shape.clone();
-    let rank = extents.len();
-    let mut e = ScalarBuilder::new(Extents::new(extents.clone()));
-    let mut extractor = Extractor::new(graph, 0);
-    let mut reads: Vec<Vec<ExprId>> = Vec::new();
-    let index = indices(&mut e, &extents);
-    let root = extractor.element(&mut e, operand, index, &mut |e, v, index| {
-        if v == softmax {
-            if !reads.iter().any(|r| r == index) {
-                reads.push(index.to_vec());
-            }
-            return Step::Replace(e.arg());
-        }
-        step_through(graph, v)
-    });
-    let [read] = reads.as_slice() else {
-        return if reads.is_empty() {
-            Ok(false)
-        } else {
-            Err(Decline::at(
-                sum,
-                "the product with V reads each probability at several places",
-            ))
-        };
-    };
-    let root = Guarded {
-        graph,
-        softmax,
-        e: &e,
-        loads: &extractor.loads,
-        read,
-    }
-    .strip(root);
-    if *e.node(root) != Scalar::Arg {
-        let changed = first_user(graph, softmax);
-        return Err(Decline::at(
-            changed,
-            format!(
-                "the probabilities are changed before the product with V: {}",
-                e.finish(root)
-            ),
-        ));
-    }
-    let (q, kv) = if side == 0 {
-        (rank - 2, rank - 1)
-    } else {
-        (rank - 1, rank - 2)
-    };
-    check_axes(&e, read, shape, &extents, (q, kv)).map_err(|reason| Decline::at(sum, reason))?;
-    Ok(true)
-}
-
-fn first_user(graph: &Graph, softmax: ValueId) -> ValueId {
-    let mut at = softmax;
-    loop {
-        match graph.users(at).as_slice() {
-            [user]
-                if graph.node(*user).op.is_view()
-                    || matches!(graph.node(*user).op, Op::Cast(_)) =>
-            {
-                at = *user;
-            }
-            [user, ..] => return *user,
-            [] => return at,
-        }
-    }
-}
-
 /// The index of an element; along an axis of length 1 it is 0, however the axis is merged with others.
-fn indices(e: &mut ScalarBuilder, shape: &Shape) -> Vec<ExprId> {
+pub(super) fn indices(e: &mut ScalarBuilder, shape: &Shape) -> Vec<ExprId> {
     let all = e.indices().into_iter().zip(shape);
     let all: Vec<_> = all.map(|(i, d)| (i, d.is(1))).collect();
     let zero = e.int(Dim::zero());
@@ -278,7 +266,7 @@ pub(super) fn step_through(graph: &Graph, value: ValueId) -> Step {
 }
 
 /// Everything that depends on a value.
-fn users_of(graph: &Graph, value: ValueId) -> BTreeSet<ValueId> {
+pub(super) fn users_of(graph: &Graph, value: ValueId) -> BTreeSet<ValueId> {
     let mut found = BTreeSet::new();
     let mut stack = graph.users(value);
     while let Some(v) = stack.pop() {
@@ -289,228 +277,8 @@ fn users_of(graph: &Graph, value: ValueId) -> BTreeSet<ValueId> {
     found
 }
 
-/// Tensors that `score_mod` and `mask_mod` may load: WebGPU guarantees 8 storage bindings a stage, and q,
-/// k, v and the result take four.
-const MAX_CAPTURED: usize = 4;
-
-struct Scores {
-    product: ValueId,
-    turned: bool,
-    expr: ScalarExpr,
-    captured: Vec<ValueId>,
-}
-
-/// The expression from one product to the softmax's input. Of several products (a relative bias may be one
-/// too) the nearest that is read with query and key as its last axes is the score.
-fn find_scores(graph: &Graph, candidate: &Candidate, shape: &Shape) -> Result<Scores, Decline> {
-    let masked = graph.node(candidate.node).operands()[0];
-    let mut first = None;
-    for &product in &candidate.scores {
-        let along = users_of(graph, product);
-        let deep = |v| step_through(graph, v);
-        // Where that reads too much, only what depends on the product is taken in; the rest becomes tables.
-        let shallow = |v| {
-            if along.contains(&v) {
-                step_through(graph, v)
-            } else {
-                Step::Load
-            }
-        };
-        let policies: [&dyn Fn(ValueId) -> Step; 2] = [&deep, &shallow];
-        for policy in policies {
-            match scores_of(graph, masked, product, shape, policy) {
-                Ok(scores) => return Ok(scores),
-                Err(_) if first.is_some() => {}
-                Err(decline) => {
-                    first = Some(first_in_way(graph, masked, product, policy).unwrap_or(decline));
-                }
-            }
-        }
-    }
-    Err(first.expect("candidates have a product"))
-}
-
-/// The first node between the product and the softmax after which there are no scores any more, and why.
-fn first_in_way(
-    graph: &Graph,
-    masked: ValueId,
-    product: ValueId,
-    policy: &dyn Fn(ValueId) -> Step,
-) -> Option<Decline> {
-    let way = between(graph, product, masked).into_iter().rev();
-    let declines = way.map_while(|v| {
-        let shape = &graph.ty(v).shape;
-        scores_of(graph, v, product, shape, policy).err()
-    });
-    let decline = declines.last()?;
-    match decline.at {
-        Some(at) if matches!(graph.node(at).op, Op::Concat { .. }) => Some(Decline::at(
-            at,
-            "other scores are joined to those of the product; attention needs one product over all keys",
-        )),
-        _ => Some(decline),
-    }
-}
-
-/// A value of `shape` as an expression of the product with that query and that key, and of its index.
-fn scores_of(
-    graph: &Graph,
-    value: ValueId,
-    product: ValueId,
-    shape: &Shape,
-    policy: &dyn Fn(ValueId) -> Step,
-) -> Result<Scores, Decline> {
-    if shape.len() < 2 {
-        let reason = "the scores lose an axis; attention needs one of queries and one of keys";
-        return Err(Decline::at(value, reason));
-    }
-    let mut e = ScalarBuilder::new(Extents::new(shape.clone()));
-    let mut extractor = Extractor::new(graph, 0);
-    let mut reads: Vec<Vec<ExprId>> = Vec::new();
-    let index = indices(&mut e, shape);
-    let root = extractor.element(&mut e, value, index, &mut |e, v, index| {
-        if v == product {
-            if !reads.iter().any(|r| r == index) {
-                reads.push(index.to_vec());
-            }
-            return Step::Replace(e.arg());
-        }
-        policy(v)
-    });
-    let [read] = reads.as_slice() else {
-        let reason = format!(
-            "each element reads {} scores; attention needs the one of its query and key",
-            reads.len()
-        );
-        return Err(Decline::at(value, reason));
-    };
-    let extents = graph.ty(product).shape.clone();
-    let last = extents.len() - 1;
-    let axis = |n: usize| {
-        e.as_int(read[n])
-            .and_then(Dim::as_index)
-            .map(|n| n as usize)
-    };
-    let (q, kv) = (shape.len() - 2, shape.len() - 1);
-    let turned = match (axis(last - 1), axis(last)) {
-        (row, column) if plain(row, q, shape) && plain(column, kv, shape) => false,
-        (row, column) if plain(row, kv, shape) && plain(column, q, shape) => true,
-        _ => {
-            return Err(not_in_place(&e, read, product, value));
-        }
-    };
-    let (rows, columns) = (&extents[last - 1], &extents[last]);
-    let (m, n) = if turned {
-        (columns, rows)
-    } else {
-        (rows, columns)
-    };
-    if (m, n) != (&shape[q], &shape[kv]) {
-        let reason = format!(
-            "there are {} queries and {} keys, in the product {m} and {n}: scores are cut off or added",
-            shape[q], shape[kv]
-        );
-        return Err(Decline::at(value, reason));
-    }
-    let lead: Vec<Dim> = read[..last - 1]
-        .iter()
-        .map(|&i| e.as_int(i).cloned())
-        .collect::<Option<_>>()
-        .ok_or_else(|| Decline::at(value, "which product is read depends on data".to_owned()))?;
-    check_batch(&lead, &extents[..last - 1], &shape[..q])
-        .map_err(|reason| Decline::at(value, reason))?;
-    let expr = e.finish(root);
-    check_captured(graph, &expr, &extractor.loads).map_err(|reason| Decline::at(value, reason))?;
-    Ok(Scores {
-        product,
-        turned,
-        expr,
-        captured: extractor.loads,
-    })
-}
-
-/// Why scores that are read at `read` of the product are not in their places at `value`.
-fn not_in_place(e: &ScalarBuilder, read: &[ExprId], product: ValueId, value: ValueId) -> Decline {
-    let in_order = read
-        .iter()
-        .all(|&i| e.as_int(i).is_some_and(|d| d.as_index().is_some()));
-    if in_order {
-        let reason = "the rows and columns of this product are not queries and keys: it sums over something \
-                      else than the features of a head";
-        return Decline::at(product, reason);
-    }
-    let reason =
-        "the scores are moved: query and key are no longer the axes of the product, in order";
-    Decline::at(value, reason)
-}
-
-/// Whether a kernel can bind all that the expression loads.
-fn check_captured(graph: &Graph, expr: &ScalarExpr, loads: &[ValueId]) -> Result<(), String> {
-    let loaded = expr.loaded_operands();
-    if loaded.len() <= MAX_CAPTURED {
-        return Ok(());
-    }
-    let names: Vec<_> = loaded
-        .iter()
-        .map(|&n| source_name(graph, loads[n]))
-        .collect();
-    Err(format!(
-        "what is done to the scores up to here reads {} tensors ({}); beside q, k, v and the result WebGPU \
-         guarantees bindings for {MAX_CAPTURED}",
-        names.len(),
-        names.join(", ")
-    ))
-}
-
-/// Whether an axis is read as it is; an axis of length 1 is index 0.
-fn plain(axis: Option<usize>, wanted: usize, shape: &Shape) -> bool {
-    axis == Some(wanted) || (axis.is_none() && shape[wanted].is(1))
-}
-
-/// Whether a softmax of `shape`, read at `read` by an operand of `extents`, has query and key at those
-/// axes of the operand, and the same batch.
-fn check_axes(
-    e: &ScalarBuilder,
-    read: &[ExprId],
-    shape: &Shape,
-    extents: &Shape,
-    (q, kv): (usize, usize),
-) -> Result<(), String> {
-    let last = shape.len() - 1;
-    let dims: Vec<Dim> = read
-        .iter()
-        .map(|&i| e.as_int(i).cloned())
-        .collect::<Option<_>>()
-        .ok_or("which probability is read depends on data")?;
-    let is = |d: &Dim, axis: usize| {
-        d.as_index().map(|n| n as usize) == Some(axis) || (d.is(0) && extents[axis].is(1))
-    };
-    if !is(&dims[last], kv) {
-        return Err(
-            "the softmax runs over another axis than the product with V sums over".to_owned(),
-        );
-    }
-    if !is(&dims[last - 1], q) {
-        return Err(
-            "the query axis is changed between the softmax and the product with V".to_owned(),
-        );
-    }
-    if (&extents[q], &extents[kv]) != (&shape[last - 1], &shape[last]) {
-        return Err(format!(
-            "the softmax has {} queries and {} keys, the product with V sums {} and {} of them",
-            shape[last - 1],
-            shape[last],
-            extents[q],
-            extents[kv]
-        ));
-    }
-    // The operand's batch axes are its first ones, whatever the order of the last two.
-    let lead = extents.len() - 2;
-    check_batch(&dims[..last - 1], &shape[..last - 1], &extents[..lead])
-}
-
 /// Whether reading `of` at `index`, over axes `over`, is a reshape: the same elements in the same order.
-fn check_batch(index: &[Dim], of: &[Dim], over: &[Dim]) -> Result<(), String> {
+pub(super) fn check_batch(index: &[Dim], of: &[Dim], over: &[Dim]) -> Result<(), String> {
     let flat: Dim = index
         .iter()
         .cloned()
