@@ -1,6 +1,7 @@
 //! Real architectures, from the file to the result.
 
 mod exports;
+mod hand;
 mod minilm;
 mod mutations;
 mod rewrites;
@@ -23,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         tiny::trials(),
         exports::trials(),
         tables::trials(),
+        hand::trials(),
         minilm::trials(),
         mutations::trials(),
     ];

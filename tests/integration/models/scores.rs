@@ -4,7 +4,7 @@
 //!
 //! * two of its axes have the lengths of the queries and the keys of an attention, or
 //! * its number of elements grows faster than linearly when those lengths grow together, however the
-//!   axes were merged.
+//!   axes were merged. (A number for each *tile* of queries and keys does too, but is a thousandth of that.)
 //!
 //! The first also catches lengths that are constants, the second shapes that were flattened. A table of what a
 //! mask does on tiles, one number for 64 × 64 scores, is none and is known by its shape. That the
@@ -88,5 +88,6 @@ fn is_square(buffer: &Buffer, m: &Dim, n: &Dim) -> bool {
         let value = |name: &str| Some(if grown.contains(name) { length } else { 3 });
         elements.eval(&value).unwrap_or(i64::MAX)
     };
-    at(300) - at(200) != at(200) - at(100)
+    let pairs = 4096 * 4096;
+    at(300) - at(200) != at(200) - at(100) && at(4096) >= pairs / 64
 }

@@ -33,7 +33,9 @@ pub(super) fn trials() -> Vec<Trial> {
         let case: Case = serde_json::from_str(&text).ok()?;
         let dynamic = case.exporter.ends_with("ds") || case.exporter.ends_with("dyn");
         let fuses = case.attention.is_some() && !case.case.starts_with("hand_");
-        (dynamic && fuses).then_some((folder, case))
+        // Complex numbers by a bug of the exporter: another trial sees that they are refused.
+        let broken = case.case == "falcon_alibi" && case.exporter.starts_with("ts17");
+        (dynamic && fuses && !broken).then_some((folder, case))
     });
     let trials = of_run_time_lengths.map(|(folder, case)| {
         let name = folder
@@ -52,7 +54,9 @@ fn check(folder: &Path, case: &Case) -> Outcome {
     let model = Model::open(folder.join("model.onnx"))?;
     let optimised = compile::optimise(&model.graph, &Options::default())?;
     let plan = compile::lower(&optimised.graph, &DeviceProfile::webgpu())?.plan;
-    let axes = lengths(&optimised.graph);
+    // A window of 16 places is as long as a row of 16 features: only lengths of run time tell the two apart.
+    let mut axes = lengths(&optimised.graph);
+    axes.retain(|(m, n)| m.as_const().is_none() || n.as_const().is_none());
     let tables = held(&plan, &axes);
     let given = model.outputs.iter().any(|port| {
         let axis = |d| port.shape.iter().filter(|s| *s == d).count();
