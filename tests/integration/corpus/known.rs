@@ -83,35 +83,6 @@ const KNOWN: &[(&str, &str, Expected)] = &[
         "*",
         Refused("FlexAttention"),
     ),
-    // Halves are stored by the CPU only.
-    (
-        "exports/gpt2_fp16_*",
-        "gpu",
-        Refused("no kernel stores f16"),
-    ),
-    (
-        "exports/llama_fp16_*",
-        "gpu",
-        Refused("no kernel stores f16"),
-    ),
-    (
-        "exports/hand_fp16_*",
-        "gpu",
-        Refused("no kernel stores f16"),
-    ),
-    (
-        "exports/falcon_alibi_dyn*sdpa",
-        "gpu",
-        Refused("no kernel stores bf16"),
-    ),
-    (
-        "node/test_attention_24_qk_matmul_output_mode3_softmax_precision*",
-        "gpu",
-        Refused("no kernel stores f16"),
-    ),
-    ("node/*fp16*", "gpu", Refused("no kernel stores f16")),
-    ("node/*float16*", "gpu", Refused("no kernel stores")),
-    ("node/*bf16*", "gpu", Refused("no kernel stores bf16")),
 ];
 
 /// What is stated of a model on a backend.
