@@ -3,7 +3,7 @@
 //! A trial that is refused must be listed, with words of the refusal; a trial that is listed must be refused.
 
 use super::verdict::Verdict;
-use crate::support::Outcome;
+use crate::support::{Outcome, ensure};
 
 /// What is stated of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,23 @@ pub(super) fn expected(name: &str, backend: &str) -> Option<Expected> {
         .iter()
         .filter(|(pattern, on, _)| fits(pattern, name) && fits(on, backend));
     stated.next().map(|(_, _, expected)| *expected)
+}
+
+/// Every entry must be about a model that is there, and no two about the same.
+pub(super) fn each_is_of_use(names: &[String]) -> Outcome {
+    for (at, (pattern, on, _)) in KNOWN.iter().enumerate() {
+        ensure(names.iter().any(|name| fits(pattern, name)), || {
+            format!("`{pattern}` is about no model: delete the entry")
+        })?;
+        let twice = KNOWN[..at].iter().find(|(other, also_on, _)| {
+            let both = |name: &&String| fits(pattern, name) && fits(other, name);
+            (on == also_on || *on == "*" || *also_on == "*") && names.iter().any(|n| both(&n))
+        });
+        ensure(twice.is_none(), || {
+            format!("`{pattern}` is about models of {twice:?} too: delete or narrow one")
+        })?;
+    }
+    Ok(())
 }
 
 /// Whether a verdict is the refusal that is stated, where that is settled elsewhere.

@@ -22,7 +22,7 @@ mod pairs;
 pub(crate) mod table;
 mod verdict;
 
-use crate::support::absent;
+use crate::support::{Outcome, absent, material, trial};
 use libtest_mimic::Trial;
 
 /// How much of the corpus runs.
@@ -55,6 +55,21 @@ pub(crate) fn trials(gear: Option<Gear>) -> Vec<Trial> {
         node::trials(),
         pairs::trials(),
         lengths::trials(gear),
+        vec![trial("corpus/known", &[], every_entry_is_of_use)],
     ];
     groups.into_iter().flatten().collect()
+}
+
+fn every_entry_is_of_use() -> Outcome {
+    let (Some(_), Some(_)) = (material("exports"), material("onnx-node")) else {
+        // The packages have a part of the models only.
+        return Ok(());
+    };
+    let exports = exports::chosen(Gear::Full, |_| true);
+    let exports = exports.iter().map(|e| format!("exports/{}", e.name()));
+    let nodes = node::folders().unwrap_or_default();
+    let nodes = nodes
+        .iter()
+        .map(|folder| format!("node/{}", node::name_of(folder)));
+    known::each_is_of_use(&exports.chain(nodes).collect::<Vec<_>>())
 }
