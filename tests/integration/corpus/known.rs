@@ -31,11 +31,6 @@ const KNOWN: &[(&str, &str, Expected)] = &[
     ),
     // Operators that are not there.
     ("exports/longformer_*", "*", Refused("NonZero")),
-    (
-        "node/test_flexattention_fp16_expanded_ver26",
-        "*",
-        Refused("pass fuse-attention failed"),
-    ),
     ("node/test_flexattention", "*", Refused("FlexAttention")),
     (
         "node/test_flexattention_causal_mask",
