@@ -10,13 +10,11 @@
 //!
 //! A key is there where `mask_mod` is true and its score is not -inf. A block of keys that is not there for
 //! any query is skipped, unless `prob_mod` gives such keys a weight, and without a look at its mask where
-//! intervals say so ([`BlockMask`]). So is a block that a finite fill takes out; if a row turns out to have no
+//! intervals say so ([`blocks`]). So is a block that a finite fill takes out; if a row turns out to have no
 //! greater score, its queries are done again literally. Where a value is not finite, keys that are not there are left out one by one
 //! instead of being multiplied by 0. A row without a key gives zeros.
 
-#[cfg(doc)]
-use attnc_ir::scalar::BlockMask;
-
+use super::blocks::{self, BlockMask, Blocks};
 use super::gemm::{Mat, MatMut, Threads, gemm};
 use super::tape::{Scratch, Tape};
 use super::view::View;
@@ -48,17 +46,6 @@ pub(crate) struct Attention {
     pub(crate) skips_absent: bool,
     /// Which blocks are skipped, where that can be told.
     pub(crate) blocks: Option<Blocks>,
-}
-
-/// What the mask does on a block, compiled over `b, h, q_first, q_last, kv_first, kv_last`.
-#[derive(Debug, Clone)]
-pub(crate) struct Blocks {
-    /// Whether a key may count.
-    pub(crate) some: Tape,
-    /// Whether all are there.
-    pub(crate) all: Tape,
-    /// A row whose maximum is no greater must not have skipped keys with a finite fill.
-    pub(crate) settled_above: Option<f32>,
 }
 
 impl Attention {
@@ -146,9 +133,7 @@ struct Buffers {
     mask_mod: Option<Scratch>,
     sink: Option<Scratch>,
     prob_mod: Option<Scratch>,
-    /// Of [`Blocks`].
-    some: Option<Scratch>,
-    all: Option<Scratch>,
+    blocks: Option<blocks::Buffers>,
 }
 
 impl Buffers {
@@ -163,8 +148,7 @@ impl Buffers {
             mask_mod: attention.mask_mod.as_ref().map(Scratch::new),
             sink: attention.sink.as_ref().map(Scratch::new),
             prob_mod: attention.prob_mod.as_ref().map(Scratch::new),
-            some: attention.blocks.as_ref().map(|b| Scratch::new(&b.some)),
-            all: attention.blocks.as_ref().map(|b| Scratch::new(&b.all)),
+            blocks: attention.blocks.as_ref().map(blocks::Buffers::new),
         }
     }
 
@@ -276,7 +260,7 @@ impl Call<'_> {
     ) -> Result<(), OutOfRange> {
         let width = self.operands[2].layout.shape[3];
         for block in blocks {
-            if skips && !self.some(block, buffers)? {
+            if skips && self.block_mask(block, buffers)? == BlockMask::Empty {
                 continue;
             }
             if self.masks(block, buffers)? {
@@ -295,28 +279,17 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Whether every key that a finite fill took out adds exactly 0. A maximum that is NaN settles nothing.
+    /// Whether every key that a finite fill took out adds exactly 0.
     fn settled(&self, maxima: &[f32]) -> bool {
         let blocks = self.attention.blocks.as_ref();
-        let above = blocks.and_then(|b| b.settled_above);
-        above.is_none_or(|above| maxima.iter().all(|&m| m > above))
+        blocks.is_none_or(|blocks| blocks.settled(maxima))
     }
 
-    /// Whether a key of the block may count.
-    fn some(&self, block: Block, buffers: &mut Buffers) -> Result<bool, OutOfRange> {
-        match (&self.attention.blocks, &mut buffers.some) {
-            (Some(blocks), Some(scratch)) => self.corners(&blocks.some, block, scratch),
-            _ => Ok(true),
-        }
-    }
-
-    /// What a function of a block's corners says.
-    fn corners(
-        &self,
-        tape: &Tape,
-        block: Block,
-        scratch: &mut Scratch,
-    ) -> Result<bool, OutOfRange> {
+    /// What the mask is known to do on a block; nothing where it cannot be told.
+    fn block_mask(&self, block: Block, buffers: &mut Buffers) -> Result<BlockMask, OutOfRange> {
+        let (Some(blocks), Some(scratch)) = (&self.attention.blocks, &mut buffers.blocks) else {
+            return Ok(BlockMask::Unknown);
+        };
         let corners = [
             block.b,
             block.h,
@@ -325,9 +298,7 @@ impl Call<'_> {
             block.first_key,
             block.first_key + block.keys - 1,
         ];
-        let mut value = [0];
-        tape.row(scratch, self.operands, &corners, &mut value, false)?;
-        Ok(value[0] != 0)
+        blocks.at(corners, self.operands, scratch)
     }
 
     /// First the maximum and sum of each row, then the probabilities, their weights and the product with V.
@@ -379,16 +350,15 @@ impl Call<'_> {
 
     /// Which keys are there, into `live`; false where none is.
     fn masks(&self, block: Block, buffers: &mut Buffers) -> Result<bool, OutOfRange> {
-        let (Some(mask), Some(scratch)) = (&self.attention.mask_mod, &mut buffers.mask_mod) else {
-            return Ok(true);
-        };
-        if let (Some(blocks), Some(scratch)) = (&self.attention.blocks, &mut buffers.all)
-            && self.corners(&blocks.all, block, scratch)?
+        if self.attention.mask_mod.is_some() && self.block_mask(block, buffers)? == BlockMask::Full
         {
             let rows = buffers.live.chunks_mut(BLOCK_N).take(block.queries);
             rows.for_each(|row| row[..block.keys].fill(1));
             return Ok(true);
         }
+        let (Some(mask), Some(scratch)) = (&self.attention.mask_mod, &mut buffers.mask_mod) else {
+            return Ok(true);
+        };
         // A padding mask is the same for every query.
         let rows = if mask.varies_along(2) {
             block.queries

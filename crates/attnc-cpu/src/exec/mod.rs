@@ -23,6 +23,7 @@
 //! Invariant: between runs every slot of the arena has the size the plan says.
 
 mod attention;
+mod blocks;
 mod conv;
 mod copy;
 mod gemm;

@@ -5,7 +5,8 @@
 //! Invariant on exit: a step reads inputs, weights and slots that an earlier step wrote, all inside of their
 //! buffers, and never the slot it writes.
 
-use super::attention::{Attention, Blocks};
+use super::attention::Attention;
+use super::blocks::Blocks;
 use super::layout::Layout;
 use super::slots;
 use super::tape::Tape;

@@ -30,6 +30,8 @@
 mod fill;
 mod interval;
 mod length;
+mod range;
+mod truth;
 
 pub use fill::{FILL, LiveKeys, live_keys};
 
