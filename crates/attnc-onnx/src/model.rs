@@ -462,23 +462,39 @@ impl<'m> Importer<'m> {
         let Some(op) = op else {
             return self.control(node, inputs, &attrs, label, scope);
         };
-        let mut call = Call {
-            cx: &mut self.cx,
-            files: self.files,
-            opset,
-            attrs,
-            inputs,
-            wanted: node.output.iter().map(|o| !o.is_empty()).collect(),
-        };
-        if call.inputs.len() > op.most_inputs {
+        if inputs.len() > op.most_inputs {
             let found = format!(
                 "{} operands, expected at most {}",
-                call.inputs.len(),
+                inputs.len(),
                 op.most_inputs
             );
             return Err(Some(OpError::invalid("operand-count", found)));
         }
-        Ok((op.import)(&mut call)?)
+        let wanted: Vec<bool> = node.output.iter().map(|o| !o.is_empty()).collect();
+        let call = |of: &mut Self, import: ops::Importer, inputs: Vec<Option<Value>>| {
+            import(&mut Call {
+                cx: &mut of.cx,
+                files: of.files,
+                opset,
+                attrs: attrs.clone(),
+                inputs,
+                wanted: wanted.clone(),
+            })
+        };
+        let mut results = call(self, op.import, inputs.clone())?;
+        for (graph, import) in op.subgraphs {
+            if attrs.get(graph).is_some() {
+                let body = self.body(&attrs, graph, scope)?;
+                results = self.round(&body, results, &format!("{label}/{graph}/"), scope)?;
+            }
+            let behind = results.into_iter().map(Some);
+            results = call(
+                self,
+                *import,
+                inputs.iter().cloned().chain(behind).collect(),
+            )?;
+        }
+        Ok(results)
     }
 
     fn inline(

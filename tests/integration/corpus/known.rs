@@ -31,53 +31,6 @@ const KNOWN: &[(&str, &str, Expected)] = &[
     ),
     // Operators that are not there.
     ("exports/longformer_*", "*", Refused("NonZero")),
-    ("node/test_flexattention", "*", Refused("FlexAttention")),
-    (
-        "node/test_flexattention_causal_mask",
-        "*",
-        Refused("FlexAttention"),
-    ),
-    (
-        "node/test_flexattention_diff_head_sizes",
-        "*",
-        Refused("FlexAttention"),
-    ),
-    (
-        "node/test_flexattention_double",
-        "*",
-        Refused("FlexAttention"),
-    ),
-    (
-        "node/test_flexattention_fp16",
-        "*",
-        Refused("FlexAttention"),
-    ),
-    ("node/test_flexattention_gqa", "*", Refused("FlexAttention")),
-    (
-        "node/test_flexattention_prob_mod",
-        "*",
-        Refused("FlexAttention"),
-    ),
-    (
-        "node/test_flexattention_relative_positional",
-        "*",
-        Refused("FlexAttention"),
-    ),
-    (
-        "node/test_flexattention_scaled",
-        "*",
-        Refused("FlexAttention"),
-    ),
-    (
-        "node/test_flexattention_score_mod",
-        "*",
-        Refused("FlexAttention"),
-    ),
-    (
-        "node/test_flexattention_soft_cap",
-        "*",
-        Refused("FlexAttention"),
-    ),
 ];
 
 /// What is stated of a model on a backend.

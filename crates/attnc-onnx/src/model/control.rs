@@ -26,7 +26,7 @@ const MAX_STACKED: usize = 4;
 type Results = Result<Vec<Value>, Option<OpError>>;
 
 /// A graph inside of a node, with what it sees of the names around it.
-struct Body<'m> {
+pub(super) struct Body<'m> {
     graph: &'m GraphProto,
     seen: HashMap<&'m str, Option<Value>>,
     /// Operands of a call around it that were left out.
@@ -250,7 +250,7 @@ impl<'m> Importer<'m> {
     }
 
     /// The graph that an attribute holds.
-    fn body(
+    pub(super) fn body(
         &mut self,
         attrs: &Attrs<'m>,
         name: &str,
@@ -289,7 +289,7 @@ impl<'m> Importer<'m> {
     }
 
     /// One round: the results of a body for these operands.
-    fn round(
+    pub(super) fn round(
         &mut self,
         body: &Body<'m>,
         operands: Vec<Value>,

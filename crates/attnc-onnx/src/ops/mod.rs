@@ -12,6 +12,7 @@ mod contrib_attention;
 mod conv;
 mod einsum;
 mod elementwise;
+mod flex_attention;
 mod fused;
 mod gather;
 mod linear_attention;
@@ -34,7 +35,7 @@ use crate::proto::NodeProto;
 use crate::value::Value;
 use attnc_ir::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 
-type Importer = fn(&mut Call<'_, '_>) -> OpResult<Vec<Value>>;
+pub(crate) type Importer = fn(&mut Call<'_, '_>) -> OpResult<Vec<Value>>;
 
 /// How an operator is imported.
 pub(crate) struct OpEntry {
@@ -47,6 +48,9 @@ pub(crate) struct OpEntry {
     /// told apart by the importer, or only allow more element types.
     newest: i64,
     pub(crate) import: Importer,
+    /// The results go through the subgraph of that attribute, where it is given, and then, behind the
+    /// operands, through that importer; and so on.
+    pub(crate) subgraphs: &'static [(&'static str, Importer)],
 }
 
 /// The newest operator set of ONNX whose operators were all compared with their importers.
@@ -65,6 +69,7 @@ const fn op(
         attrs,
         newest: NEWEST,
         import,
+        subgraphs: &[],
     }
 }
 
@@ -82,6 +87,7 @@ const fn ms(
         attrs,
         newest: 1,
         import,
+        subgraphs: &[],
     }
 }
 
@@ -413,6 +419,18 @@ const OPS: &[OpEntry] = &[
         &["interleaved", "num_heads", "rotary_embedding_dim"],
         rotary::rotary_embedding,
     ),
+    OpEntry {
+        domain: "ai.onnx.preview",
+        name: "FlexAttention",
+        most_inputs: 3,
+        attrs: &["prob_mod", "scale", "score_mod", "softmax_precision"],
+        newest: 1,
+        import: flex_attention::scores,
+        subgraphs: &[
+            ("score_mod", flex_attention::probabilities),
+            ("prob_mod", flex_attention::output),
+        ],
+    },
     // Of quantised models.
     op(
         "DequantizeLinear",
