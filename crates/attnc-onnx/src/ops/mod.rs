@@ -17,6 +17,7 @@ mod fused;
 mod gather;
 mod linear_attention;
 mod matmul;
+mod nbits;
 mod norm;
 mod pool;
 mod quantised;
@@ -519,6 +520,13 @@ const OPS: &[OpEntry] = &[
             "strides",
         ],
         fused::conv,
+    ),
+    ms(
+        "MatMulNBits",
+        6,
+        // The accuracy level says what may be given up; nothing is.
+        &["K", "N", "accuracy_level", "bits", "block_size"],
+        nbits::matmul_nbits,
     ),
     ms(
         "MatMulIntegerToFloat",
