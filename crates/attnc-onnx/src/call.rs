@@ -7,7 +7,7 @@ use crate::eval::Elems;
 use crate::file::Files;
 use crate::value::Value;
 use attnc_ir::{
-    BinaryOp, CompareOp, DType, Dim, Op, Shape, TensorData, TensorType, UnaryOp, infer,
+    BinaryOp, CompareOp, DType, Dim, Op, Shape, TensorData, TensorType, UnaryOp, ValueId, infer,
 };
 
 /// What an importer gets.
@@ -171,7 +171,15 @@ impl Call<'_, '_> {
     }
 
     /// The elements of a list of lengths.
-    pub(crate) fn dims(&self, value: &Value, what: &str) -> OpResult<Vec<Dim>> {
+    pub(crate) fn dims(&mut self, value: &Value, what: &str) -> OpResult<Vec<Dim>> {
+        let ty = self.ty(value);
+        if let Value::Graph(id) = *value
+            && ty.dtype.is_int()
+            && ty.rank() <= 1
+            && let Some(count) = ty.elements().as_const().filter(|n| (1..=16).contains(n))
+        {
+            return self.data_lengths(id, count, what);
+        }
         let found = value.as_ints().filter(|ints| ints.dtype != DType::Bool);
         match found {
             Some(ints) if ints.shape.len() <= 1 => Ok(ints.data),
@@ -186,8 +194,50 @@ impl Call<'_, '_> {
         }
     }
 
+    /// The lengths that a list computed from data is: each is known before a run, see
+    /// [`crate::DerivedInput`].
+    fn data_lengths(&mut self, list: ValueId, count: i64, what: &str) -> OpResult<Vec<Dim>> {
+        let length = |found: Option<Dim>| {
+            found.ok_or_else(|| {
+                OpError::unsupported(
+                    format!("{what} depends on data"),
+                    "a constant, or something that follows from the lengths of the inputs",
+                )
+            })
+        };
+        if count == 1 {
+            return Ok(vec![length(self.cx.length_of(list))?]);
+        }
+        // The parts of a list that was put together, some of which may be known.
+        let node = self.cx.graph.node(list);
+        if let Op::Concat { .. } = node.op {
+            let parts = node.operands().to_vec();
+            let mut dims = Vec::new();
+            for part in parts {
+                let count = self.cx.graph.ty(part).elements();
+                let count = count.as_const().unwrap_or(0);
+                dims.extend(self.data_lengths(part, count, what)?);
+            }
+            return Ok(dims);
+        }
+        let mut dims = Vec::new();
+        for n in 0..count {
+            let part = Op::Slice {
+                axis: 0,
+                start: Dim::from(n),
+                len: Dim::one(),
+                step: 1,
+            };
+            match self.apply(part, &[&Value::Graph(list)])? {
+                Value::Graph(id) => dims.push(length(self.cx.length_of(id))?),
+                known => dims.extend(known.as_ints().into_iter().flat_map(|ints| ints.data)),
+            }
+        }
+        Ok(dims)
+    }
+
     /// One length.
-    pub(crate) fn dim(&self, value: &Value, what: &str) -> OpResult<Dim> {
+    pub(crate) fn dim(&mut self, value: &Value, what: &str) -> OpResult<Dim> {
         let mut dims = self.dims(value, what)?;
         match (dims.pop(), dims.is_empty()) {
             (Some(dim), true) => Ok(dim),
@@ -199,7 +249,7 @@ impl Call<'_, '_> {
     }
 
     /// Constant integers.
-    pub(crate) fn ints(&self, value: &Value, what: &str) -> OpResult<Vec<i64>> {
+    pub(crate) fn ints(&mut self, value: &Value, what: &str) -> OpResult<Vec<i64>> {
         self.dims(value, what)?
             .iter()
             .map(|d| {
@@ -211,7 +261,7 @@ impl Call<'_, '_> {
     }
 
     /// Integers that are an attribute in old operator sets and operand `n` in newer ones.
-    pub(crate) fn ints_by(&self, name: &str, n: usize) -> OpResult<Option<Vec<i64>>> {
+    pub(crate) fn ints_by(&mut self, name: &str, n: usize) -> OpResult<Option<Vec<i64>>> {
         if let Some(ints) = self.attrs.ints(name)? {
             return Ok(Some(ints));
         }

@@ -6,8 +6,10 @@
 use crate::eval::{self, Elems, is_tame, weight};
 use crate::known::{self, Known};
 use crate::value::{self, MAX_INTS, Value};
-use crate::{Constraint, error::OpResult};
-use attnc_ir::{DType, Diagnostic, Dim, Graph, Op, Shape, TensorData, TensorType, ValueId, infer};
+use crate::{Constraint, DerivedInput, DerivedKind, error::OpResult};
+use attnc_ir::{
+    BinaryOp, DType, Diagnostic, Dim, Graph, Op, Shape, TensorData, TensorType, ValueId, infer,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Larger results are left to the graph.
@@ -18,6 +20,8 @@ const MAX_FOLDED_VIEW: usize = 256;
 const FOLD_BUDGET: usize = 1 << 24;
 /// More elements than this cannot be indexed.
 const MAX_ELEMENTS: i64 = 1 << 31;
+/// What lengths are called that follow from data.
+pub(crate) const DERIVED: &str = "data_length_";
 /// More axes than any model has.
 pub(crate) const MAX_RANK: usize = 16;
 
@@ -28,8 +32,11 @@ pub(crate) struct Context {
     /// What the walk before found out.
     pub(crate) known: Known,
     /// Lengths that turned out to have one value only.
-    pub(crate) solved: BTreeMap<String, i64>,
+    pub(crate) solved: BTreeMap<String, Dim>,
     pub(crate) notes: BTreeSet<String>,
+    /// Inputs that are computed from others.
+    pub(crate) derived: Vec<DerivedInput>,
+    counts: HashMap<ValueId, Dim>,
     /// Nodes added since the last call of [`Context::take_added`].
     added: Vec<ValueId>,
     scalars: HashMap<(DType, u64), Value>,
@@ -44,6 +51,8 @@ impl Context {
             known,
             solved: BTreeMap::new(),
             notes: BTreeSet::new(),
+            derived: Vec::new(),
+            counts: HashMap::new(),
             added: Vec::new(),
             scalars: HashMap::new(),
             fold_budget: FOLD_BUDGET,
@@ -118,6 +127,58 @@ impl Context {
     /// The nodes added since it was last asked, constants not counted.
     pub(crate) fn take_added(&mut self) -> Vec<ValueId> {
         std::mem::take(&mut self.added)
+    }
+
+    /// An input that the host computes from `value`; its last axis is as long as that says.
+    pub(crate) fn derive(&mut self, value: ValueId, kind: DerivedKind) -> ValueId {
+        let number = self.derived.len();
+        let length = self.known.put_in(&Dim::sym(&format!("{DERIVED}{number}")));
+        let shape = match kind {
+            DerivedKind::Positions => vec![Dim::from(self.graph.ty(value).rank()), length],
+            DerivedKind::Count => vec![length],
+        };
+        let mut graph = self.graph.clone();
+        graph.add_output("of", value);
+        graph.remove_dead();
+        let name = format!("derived/{}", self.graph.node(value).name());
+        self.derived.push(DerivedInput {
+            name: name.clone(),
+            shape: shape.clone(),
+            graph,
+            kind,
+        });
+        self.graph
+            .add_input(&name, TensorType::new(DType::I32, shape))
+    }
+
+    /// The length that a number computed from data is: sums and products of such are kept as lengths.
+    /// `None` where they are too complicated.
+    pub(crate) fn length_of(&mut self, value: ValueId) -> Option<Dim> {
+        if let Some(known) = self.counts.get(&value) {
+            return Some(known.clone());
+        }
+        let node = self.graph.node(value);
+        let operands = node.operands().to_vec();
+        let dim = match &node.op {
+            Op::Length(dim) => dim.clone(),
+            Op::Constant(data) if data.splat_f64().is_some_and(|v| v.fract() == 0.0) =>
+            {
+                #[expect(clippy::cast_possible_truncation, reason = "an i32")]
+                Dim::from(data.splat_f64().unwrap_or(0.0) as i64)
+            }
+            Op::Reshape(_) | Op::Cast(DType::I32) => self.length_of(operands[0])?,
+            Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul)) => {
+                let op = *op;
+                let (a, b) = (self.length_of(operands[0])?, self.length_of(operands[1])?);
+                eval::Element::binary(op, &a, &b, DType::I32)?
+            }
+            _ => {
+                let list = self.derive(value, DerivedKind::Count);
+                self.graph.ty(list).shape[0].clone()
+            }
+        };
+        self.counts.insert(value, dim.clone());
+        Some(dim)
     }
 
     fn insert(

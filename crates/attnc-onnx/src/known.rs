@@ -9,6 +9,7 @@
 //!   that `seq` is 17. Such a length is that number from then on, and a note says so.
 
 use crate::Constraint;
+use crate::context::DERIVED;
 use attnc_ir::{Atom, Dim, Extents};
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Known {
     pub(crate) constraints: Vec<Constraint>,
     /// Lengths that have one value only.
-    pub(crate) fixed: BTreeMap<String, i64>,
+    pub(crate) fixed: BTreeMap<String, Dim>,
 }
 
 impl Known {
@@ -25,7 +26,7 @@ impl Known {
     pub(crate) fn with(
         &self,
         constraints: Vec<Constraint>,
-        fixed: BTreeMap<String, i64>,
+        fixed: BTreeMap<String, Dim>,
     ) -> Option<Self> {
         let mut next = self.clone();
         for (name, value) in fixed {
@@ -49,7 +50,7 @@ impl Known {
             return dim.clone();
         }
         dim.substitute(&Extents::none(), &|atom| match atom {
-            Atom::Sym(name) => self.fixed.get(&**name).map(|&n| Dim::from(n)),
+            Atom::Sym(name) => self.fixed.get(&**name).cloned(),
             _ => None,
         })
     }
@@ -107,7 +108,10 @@ impl Known {
 }
 
 /// The one length, and its value, for which two lengths that should be equal are; lengths are at least 1.
-pub(crate) fn solve(a: &Dim, b: &Dim) -> Option<(String, i64)> {
+///
+/// A length that follows from data is also what other lengths say it is; whether it is, is checked once the
+/// data is there.
+pub(crate) fn solve(a: &Dim, b: &Dim) -> Option<(String, Dim)> {
     let mut gap = a.clone() - b.clone();
     // What all terms share is not 0, so it can be divided out.
     for name in gap.symbols() {
@@ -117,6 +121,9 @@ pub(crate) fn solve(a: &Dim, b: &Dim) -> Option<(String, i64)> {
         }
     }
     let symbols = gap.symbols();
+    if let Some(name) = symbols.iter().rev().find(|name| name.starts_with(DERIVED)) {
+        return derived(&gap, name);
+    }
     let name = symbols.first().filter(|_| symbols.len() == 1)?;
     let (mut slope, mut offset) = (0i64, 0i64);
     for (coeff, mono) in gap.terms() {
@@ -128,7 +135,17 @@ pub(crate) fn solve(a: &Dim, b: &Dim) -> Option<(String, i64)> {
     }
     let value = offset.checked_neg()?.checked_div(slope)?;
     let exact = value.checked_mul(slope)? == -offset;
-    (exact && value >= 1).then(|| (name.to_string(), value))
+    (exact && value >= 1).then(|| (name.to_string(), Dim::from(value)))
+}
+
+/// What the length `name` is where `gap` is 0, if it stands there once, by itself.
+fn derived(gap: &Dim, name: &str) -> Option<(String, Dim)> {
+    let alone = |mono: &[(Atom, u32)]| matches!(mono, [(Atom::Sym(s), 1)] if **s == *name);
+    let slope = gap.terms().find(|(_, mono)| alone(mono)).map(|(c, _)| c)?;
+    let rest = gap.clone() - Dim::from(slope) * Dim::sym(name);
+    let value = (-rest).exact_div(&Dim::from(slope))?;
+    let elsewhere = value.symbols().iter().any(|s| **s == *name);
+    (!elsewhere).then(|| (name.to_owned(), value))
 }
 
 /// What makes two lengths equal, or one of them 1 where `or_one`, by deciding their `min` and `max`:
@@ -207,13 +224,17 @@ mod tests {
         let solved = |a: &str, b: &str| solve(&dim(a), &dim(b));
         assert_eq!(
             solved("72 * B * S", "4 * B * S + 4 * B * S * S"),
-            Some(("S".to_owned(), 17))
+            Some(("S".to_owned(), dim("17")))
         );
-        assert_eq!(solved("512 * B", "512"), Some(("B".to_owned(), 1)));
-        assert_eq!(solved("B * S", "B"), Some(("S".to_owned(), 1)));
+        assert_eq!(solved("512 * B", "512"), Some(("B".to_owned(), dim("1"))));
+        assert_eq!(solved("B * S", "B"), Some(("S".to_owned(), dim("1"))));
         assert_eq!(solved("2 * S", "3"), None);
         assert_eq!(solved("S", "T"), None);
         assert_eq!(solved("S + 4", "2"), None);
+        assert_eq!(
+            solved("8 * data_length_1", "8 * data_length_0 + 8 * S"),
+            Some(("data_length_1".to_owned(), dim("data_length_0 + S")))
+        );
         assert_eq!(solved("S", "S"), None);
         assert_eq!(solved("7", "8"), None);
     }

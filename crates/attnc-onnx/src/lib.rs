@@ -78,8 +78,36 @@ pub struct Import {
     pub outputs: Vec<PortInfo>,
     /// What the graph takes for granted about its lengths; to be checked when they are known.
     pub constraints: Vec<Constraint>,
+    /// Inputs of the graph that are not in the file, behind those that are: what lengths follow from.
+    pub derived: Vec<DerivedInput>,
     /// What one may want to know: precision that was given up, say. Sorted.
     pub notes: Vec<String>,
+}
+
+/// An input of the graph whose shape depends on data, computed from the other inputs before a run.
+///
+/// A list of positions (`NonZero`) is as long as there are elements to find, and a buffer can be as long as
+/// some number says that the model computes. Plans need their lengths before they run, so such a list is an
+/// input, which the host makes from the result of a graph of its own.
+#[derive(Debug, Clone)]
+pub struct DerivedInput {
+    /// The name of the input.
+    pub name: String,
+    /// Its shape; the last length is what its result says.
+    pub shape: Shape,
+    /// The graph with one output, over the inputs in front of this one.
+    pub graph: Graph,
+    /// What to make of its result.
+    pub kind: DerivedKind,
+}
+
+/// What a [`DerivedInput`] holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DerivedKind {
+    /// `i32[axes, N]`: the index of each element that is not 0, in order, a row an axis.
+    Positions,
+    /// `i32[N]`, where the result is the number N: 0, 1, 2, …
+    Count,
 }
 
 /// An input or output as the file declares it.

@@ -8,7 +8,7 @@ pub(crate) mod control;
 
 use crate::attrs::Attrs;
 use crate::call::Call;
-use crate::context::{Context, check_shape};
+use crate::context::{Context, DERIVED, check_shape};
 use crate::dims::DimNames;
 use crate::error::{ImportError, OpError, OpResult, Unsupported};
 use crate::file::Files;
@@ -164,6 +164,7 @@ impl<'m> Importer<'m> {
             inputs,
             outputs,
             constraints: self.cx.constraints,
+            derived: self.cx.derived,
             notes: self.cx.notes.into_iter().collect(),
         })
     }
@@ -207,7 +208,8 @@ impl<'m> Importer<'m> {
 
     fn add_inputs(&mut self, infos: &'m [ValueInfoProto], scope: &mut Scope<'m>) -> Vec<PortInfo> {
         let mut names = DimNames::default();
-        for (name, value) in &self.cx.known.fixed {
+        let fixed = self.cx.known.fixed.iter();
+        for (name, value) in fixed.filter(|(name, _)| !name.starts_with(DERIVED)) {
             let note = format!("length `{name}` is always {value}: the model fits no other");
             self.cx.notes.insert(note);
         }

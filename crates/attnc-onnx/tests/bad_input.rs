@@ -399,7 +399,7 @@ fn lengths_that_grow_without_end_are_refused() {
 #[test]
 fn refusals_say_what_would_be_needed() {
     for (op, needed) in [
-        ("NonZero", "selects with a mask"),
+        ("Unique", "selects with a mask"),
         ("SequenceMap", "traced"),
         ("QLinearConv", "the model in floats"),
         ("NonMaxSuppression", "masks instead"),

@@ -161,7 +161,7 @@ fn slices_named_by_data_are_searched_for() {
         port("u", data_type::FLOAT, &["N", "D"]),
     ];
     let text = body(&model(18, &inputs, &[], std::slice::from_ref(&scatter)));
-    holds(&text, &["reduce_max", "gather %u", "where "]);
+    holds(&text, &["reduce_max", "pad %u", "gather ", "where "]);
     let sum = scatter.attr("reduction", 3, |a| a.s = Some(b"add".to_vec().into()));
     let error = import(&model(18, &inputs, &[], &[sum])).unwrap_err();
     assert!(error.to_string().contains("a reduction"), "{error}");
@@ -182,4 +182,48 @@ fn positions_in_known_values_are_known() {
     let nodes = [node("NonZero", &["mask"], &["at"]), nodes[3].clone()];
     let text = body(&model(18, &[], &mask, &nodes));
     holds(&text, &["constant"]);
+}
+
+#[test]
+fn positions_in_data_are_an_input_that_is_computed() {
+    // Rows of the elements that are set, and a buffer as long as the largest number of them.
+    let nodes = [
+        node("NonZero", &["i"], &["at"]),
+        node("ReduceMax", &["i"], &["most"]).int("keepdims", 0),
+        node("Add", &["most", "one"], &["more"]),
+        node("Unsqueeze", &["more", "axis"], &["shape"]),
+        node("ConstantOfShape", &["shape"], &["buffer"]),
+        node("Cast", &["at"], &["positions"]).int("to", 1),
+        node("ReduceSum", &["positions"], &["sum"]).int("keepdims", 0),
+        node("Add", &["buffer", "sum"], &["y"]),
+    ];
+    let constants = [longs("one", &[], &[1]), longs("axis", &[1], &[0])];
+    let i = [port("i", data_type::INT64, &["B", "S"])];
+    let import = import(&model(18, &i, &constants, &nodes)).unwrap();
+    attnc_ir::verify(&import.graph).unwrap();
+    assert_eq!(import.inputs.len(), 1);
+    let shapes: Vec<_> = import
+        .derived
+        .iter()
+        .map(|d| {
+            format!(
+                "{:?} {:?}",
+                d.kind,
+                d.shape.iter().map(ToString::to_string).collect::<Vec<_>>()
+            )
+        })
+        .collect();
+    assert_eq!(
+        shapes,
+        [
+            r#"Positions ["2", "data_length_0"]"#,
+            r#"Count ["data_length_1"]"#
+        ]
+    );
+    for derived in &import.derived {
+        attnc_ir::verify(&derived.graph).unwrap();
+        assert_eq!(derived.graph.outputs().len(), 1);
+    }
+    let y = import.graph.outputs()[0].1;
+    assert_eq!(import.graph.ty(y).shape[0].to_string(), "data_length_1 + 1");
 }

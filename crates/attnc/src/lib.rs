@@ -49,6 +49,7 @@ pub mod random;
 pub mod sources;
 pub mod verify;
 
+mod derived;
 mod dtype;
 mod error;
 mod files;

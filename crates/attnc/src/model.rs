@@ -9,7 +9,7 @@
 //! ```
 
 use crate::ir::{self, Graph, Op, SharedBytes, TensorData};
-use crate::onnx::PortInfo;
+use crate::onnx::{DerivedInput, PortInfo};
 use crate::rules::Rules;
 use crate::{Error, HostDType, Port, files, mapped, onnx};
 use std::path::Path;
@@ -23,6 +23,8 @@ pub struct Model {
     pub graph: Graph,
     /// What it takes.
     pub inputs: Vec<Port>,
+    /// Inputs of the graph that are computed from those, for lengths that depend on data.
+    pub derived: Vec<DerivedInput>,
     /// What it gives.
     pub outputs: Vec<Port>,
     /// What it takes for granted about lengths and ids.
@@ -63,6 +65,7 @@ impl Model {
         Ok(Self {
             name: graph.name().to_owned(),
             inputs: Port::inputs_of(&graph),
+            derived: Vec::new(),
             outputs: Port::outputs_of(&graph),
             rules: Rules::of(&graph, Vec::new()),
             notes: Vec::new(),
@@ -94,13 +97,15 @@ impl Model {
             error,
         })?;
         let graph = import.graph;
-        let inputs = declared(Port::inputs_of(&graph), &import.inputs);
+        let mut inputs = declared(Port::inputs_of(&graph), &import.inputs);
+        inputs.truncate(inputs.len() - import.derived.len());
         let outputs = declared(Port::outputs_of(&graph), &import.outputs);
         Ok(Self {
             name: file_name(path),
             rules: Rules::of(&graph, import.constraints),
             graph,
             inputs,
+            derived: import.derived,
             outputs,
             notes: import.notes,
         })

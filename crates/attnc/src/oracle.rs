@@ -3,6 +3,7 @@
 //! What it gives is the literal meaning of the model; every other way to run it is held against this.
 
 use crate::backend::{cpu_dims, cpu_named};
+use crate::derived;
 use crate::inputs::{self, BoundInputs};
 use crate::plan::DimValues;
 use crate::{Error, HostDType, HostTensor, Model, Tensors, cpu};
@@ -12,7 +13,8 @@ use crate::{Error, HostDType, HostTensor, Model, Tensors, cpu};
 /// # Errors
 /// Inputs that do not fit, indices out of range, more memory than there is.
 pub fn run(model: &Model, given: &Tensors, dims: &DimValues) -> Result<Tensors, Error> {
-    let bound = inputs::bind(&model.inputs, &model.rules, given, dims)?;
+    let mut bound = inputs::bind(&model.inputs, &model.rules, given, dims)?;
+    derived::complete(&model.derived, &model.rules, &mut bound)?;
     run_bound(model, &bound)
 }
 
@@ -21,7 +23,7 @@ pub fn run(model: &Model, given: &Tensors, dims: &DimValues) -> Result<Tensors, 
 /// # Errors
 /// As [`run`].
 pub fn run_bound(model: &Model, bound: &BoundInputs) -> Result<Tensors, Error> {
-    let names: Vec<_> = model.inputs.iter().map(|p| p.name.clone()).collect();
+    let names = derived::names(&model.graph);
     let tensors = cpu_named(&names, &bound.tensors)?;
     let outputs = cpu::interp::run(&model.graph, &cpu_dims(&bound.dims), &tensors)?;
     let tensor = |(port, (_, output)): (&crate::Port, (String, cpu::Tensor))| {

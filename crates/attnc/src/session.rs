@@ -13,12 +13,13 @@
 use crate::backend::{Backends, Executable, Opened, Stats, StepTime};
 use crate::inputs::{self, BoundInputs};
 use crate::ir::TensorData;
+use crate::onnx::DerivedInput;
 use crate::opt::{self, AttentionReport, Optimised};
 use crate::plan::DimValues;
 use crate::plan::bundle::{self, BundleWeights, PLAN_FILE, WEIGHTS_FILE};
 use crate::rules::Rules;
 use crate::sources::{self, Source};
-use crate::{Error, Model, Port, Tensors, compile, files, mapped};
+use crate::{Error, Model, Port, Tensors, compile, derived, files, mapped};
 use std::path::Path;
 
 /// How to run a model.
@@ -48,6 +49,7 @@ impl Default for SessionOptions {
 /// A model on a backend.
 pub struct Session {
     inputs: Vec<Port>,
+    derived: Vec<DerivedInput>,
     outputs: Vec<Port>,
     rules: Rules,
     opened: Opened,
@@ -106,6 +108,7 @@ impl Session {
         let opened = open(options, backends)?;
         Ok(Self {
             inputs: model.inputs.clone(),
+            derived: model.derived.clone(),
             outputs: model.outputs.clone(),
             rules: model.rules.clone(),
             executable: opened.backend.compile(&optimised.graph)?,
@@ -138,6 +141,7 @@ impl Session {
         let opened = open(&options, backends)?;
         Ok(Self {
             inputs,
+            derived: Vec::new(),
             outputs,
             rules: Rules::default(),
             executable: opened.backend.load(&plan, &weights)?,
@@ -168,7 +172,9 @@ impl Session {
     /// # Errors
     /// Everything that does not fit.
     pub fn bind(&self, given: &Tensors, dims: &DimValues) -> Result<BoundInputs, Error> {
-        Ok(inputs::bind(&self.inputs, &self.rules, given, dims)?)
+        let mut bound = inputs::bind(&self.inputs, &self.rules, given, dims)?;
+        derived::complete(&self.derived, &self.rules, &mut bound)?;
+        Ok(bound)
     }
 
     /// Runs on inputs that are checked.

@@ -76,7 +76,11 @@ pub(super) fn range(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
         )]
         Some(Dim::from(number as i64))
     };
-    let [first, end, step] = [&start, &limit, &delta].map(|v| known(v).or_else(|| whole(v)));
+    let whole_numbers = dtype.is_int();
+    let [first, end, step] = [&start, &limit, &delta].map(|v| match v {
+        Value::Graph(id) if whole_numbers => c.cx.length_of(*id),
+        known_value => known(known_value).or_else(|| whole(known_value)),
+    });
     match (first, end, step) {
         (Some(first), Some(end), Some(step)) => {
             let ints = int_range(c, first, end, step)?;

@@ -255,6 +255,13 @@ const OPS: &[OpEntry] = &[
     ),
     op("ArgMax", 1, ARG, |c| select::arg(c, ReduceOp::Max)),
     op("ArgMin", 1, ARG, |c| select::arg(c, ReduceOp::Min)),
+    op("SequenceAt", 2, &[], select::sequence_at),
+    op(
+        "SplitToSequence",
+        2,
+        &["axis", "keepdims"],
+        select::split_to_sequence,
+    ),
     op("NonZero", 1, &[], select::non_zero),
     op("OneHot", 3, &["axis"], select::one_hot),
     op(

@@ -7,7 +7,7 @@ use attnc_ir::{BinaryOp, Dim, Op, ReduceOp, UnaryOp};
 
 /// The axes to reduce; `None` where the operator says to leave the operand alone. Axes are an attribute
 /// before opset 18 (13 for ReduceSum), an operand later.
-fn axes(c: &Call<'_, '_>, x: &Value) -> OpResult<Option<Vec<usize>>> {
+fn axes(c: &mut Call<'_, '_>, x: &Value) -> OpResult<Option<Vec<usize>>> {
     let rank = c.rank(x);
     let noop = c.attrs.flag("noop_with_empty_axes", false)?;
     match c.ints_by("axes", 1)?.filter(|axes| !axes.is_empty()) {

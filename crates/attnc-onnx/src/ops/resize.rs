@@ -120,7 +120,7 @@ fn parameters(c: &Call<'_, '_>) -> OpResult<(Place, Filter)> {
 }
 
 /// The axes that are resized: by which factor, to which length.
-fn factors(c: &Call<'_, '_>, x: &Value) -> OpResult<Vec<(usize, f64, Dim)>> {
+fn factors(c: &mut Call<'_, '_>, x: &Value) -> OpResult<Vec<(usize, f64, Dim)>> {
     let shape = c.shape(x);
     let axes = match c.attrs.ints("axes")? {
         Some(axes) => axes

@@ -5,11 +5,12 @@
 //! positions. Both are a reduction of a pointwise expression: no table of pairs is ever a buffer.
 
 use super::scatter;
+use crate::DerivedKind;
 use crate::call::Call;
 use crate::error::{OpError, OpResult};
 use crate::eval::Elems;
 use crate::value::{MAX_INTS, Value};
-use attnc_ir::{BinaryOp, CompareOp, DType, Dim, Op, ReduceOp, Shape};
+use attnc_ir::{BinaryOp, CompareOp, DType, Dim, Op, PadMode, ReduceOp, Shape};
 
 /// More elements than this are not compared pair by pair.
 const MAX_RANKED: i64 = 8192;
@@ -307,9 +308,17 @@ pub(super) fn scatter_slices(
     let depth = grid.pop().and_then(|d| d.as_const()).unwrap_or(0);
     let depth = usize::try_from(depth).unwrap_or(0).min(shape.len());
     let (sizes, rest) = shape.split_at(depth);
-    let many: Dim = grid.iter().cloned().product();
+    let mut many: Dim = grid.iter().cloned().product();
     let places: Dim = sizes.iter().cloned().product();
-    let position = linear_position(c, indices, sizes, &many)?;
+    let mut position = linear_position(c, indices, sizes, &many)?;
+    let rows = |first: &Dim| [std::slice::from_ref(first), rest].concat();
+    let mut updates = c.reshape(updates, rows(&many))?;
+    if many.as_const().is_none_or(|n| n < 1) {
+        // One more that is written nowhere, since there may be none to choose from.
+        many = many + Dim::one();
+        position = one_more(c, &position, -1.0)?;
+        updates = one_more(c, &updates, 0.0)?;
+    }
     let position = with_axis(c, &position, 1)?;
     let every = count_along(c, &places)?;
     let hit = c.compare(CompareOp::Eq, &position, &every)?;
@@ -319,8 +328,6 @@ pub(super) fn scatter_slices(
     let zero = c.cx.scalar(DType::I32, 0.0);
     let written = c.compare(CompareOp::Ge, &number, &zero)?;
     let number = c.binary(BinaryOp::Max, &number, &zero)?;
-    let rows = |first: &Dim| [std::slice::from_ref(first), rest].concat();
-    let updates = c.reshape(updates, rows(&many))?;
     let fresh = c.apply(Op::Gather { axis: 0 }, &[&updates, &number])?;
     let mut wide = vec![Dim::one(); rest.len() + 1];
     wide[0] = places.clone();
@@ -328,6 +335,22 @@ pub(super) fn scatter_slices(
     let old = c.reshape(x, rows(&places))?;
     let new = c.apply(Op::Where, &[&written, &fresh, &old])?;
     c.reshape(&new, shape)
+}
+
+/// `x` with one more slice behind its first axis.
+fn one_more(c: &mut Call<'_, '_>, x: &Value, fill: f64) -> OpResult<Value> {
+    let before = vec![Dim::zero(); c.rank(x)];
+    let mut after = before.clone();
+    after[0] = Dim::one();
+    let mode = PadMode::Constant(fill);
+    c.apply(
+        Op::Pad {
+            before,
+            after,
+            mode,
+        },
+        &[x],
+    )
 }
 
 /// The row-major position that each of `many` indices names.
@@ -356,7 +379,7 @@ fn linear_position(
     Ok(position)
 }
 
-/// Where a known value is not zero: all of it, or constant positions.
+/// Where a value is not zero: all of it, constant positions, or as many as data says.
 pub(super) fn non_zero(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let x = c.input(0)?;
     let shape = c.shape(&x);
@@ -367,10 +390,8 @@ pub(super) fn non_zero(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
         }]);
     }
     let Some(known) = x.as_numbers(MAX_KNOWN) else {
-        return Err(OpError::unsupported(
-            "a result whose length depends on data",
-            "an export that selects with a mask (Where) instead of a list of positions",
-        ));
+        let id = c.cx.place(&x)?;
+        return Ok(vec![Value::Graph(c.cx.derive(id, DerivedKind::Positions))]);
     };
     let found: Vec<usize> = (0..known.data.len())
         .filter(|&n| known.data[n] != 0.0)
@@ -417,4 +438,56 @@ fn all_positions(c: &mut Call<'_, '_>, shape: &[Dim]) -> OpResult<Value> {
     }
     let rows: Vec<&Value> = rows.iter().collect();
     c.apply(Op::Concat { axis: 0 }, &rows)
+}
+
+/// A sequence of parts of one shape is their stack.
+pub(super) fn split_to_sequence(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let x = c.input(0)?;
+    let mut shape = c.shape(&x);
+    let axis = c.axis(0, shape.len())?;
+    let (each, keep) = match c.optional(1) {
+        None => (Dim::one(), c.attrs.flag("keepdims", true)?),
+        // The standard ignores `keepdims` beside a length; exporters and ONNX Runtime do not.
+        Some(split) if c.shape(&split).is_empty() => {
+            let each = c.dim(&split, "the length of a part")?;
+            let keep = !each.is(1) || c.attrs.flag("keepdims", true)?;
+            (each, keep)
+        }
+        Some(split) => {
+            let parts = c.dims(&split, "the lengths of the parts")?;
+            let first = parts.first().cloned().unwrap_or_default();
+            if parts.iter().any(|p| *p != first) {
+                return Err(OpError::unsupported(
+                    "a sequence of unlike parts",
+                    "equal parts",
+                ));
+            }
+            (first, true)
+        }
+    };
+    let Some(many) = shape[axis].exact_div(&each) else {
+        return Err(OpError::unsupported(
+            "a sequence of unlike parts",
+            "equal parts",
+        ));
+    };
+    shape[axis] = each;
+    shape.insert(axis, many);
+    let apart = c.reshape(&x, shape.clone())?;
+    let mut perm: Vec<usize> = (0..shape.len()).collect();
+    perm[..=axis].rotate_right(1);
+    let stack = c.transpose(&apart, perm)?;
+    if keep {
+        return Ok(vec![stack]);
+    }
+    let mut shape = c.shape(&stack);
+    shape.remove(axis + 1);
+    Ok(vec![c.reshape(&stack, shape)?])
+}
+
+/// One part of a sequence.
+pub(super) fn sequence_at(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
+    let (stack, at) = (c.input(0)?, c.input(1)?);
+    let at = c.reshape(&at, Vec::new())?;
+    Ok(vec![c.apply(Op::Gather { axis: 0 }, &[&stack, &at])?])
 }

@@ -196,6 +196,7 @@ pub(super) fn split(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     };
     let sum: Dim = sizes.iter().cloned().sum();
     if sizes.len() != parts || sum != size {
+        c.cx.learn_equal(&[(sum, size)]);
         let text: Vec<_> = sizes.iter().map(Dim::to_string).collect();
         return Err(OpError::invalid(
             "shape-mismatch",
@@ -255,7 +256,7 @@ fn equal_parts(c: &Call<'_, '_>, size: &Dim, parts: usize) -> OpResult<Vec<Dim>>
 pub(super) fn slice(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
     let mut x = c.input(0)?;
     let rank = c.rank(&x);
-    let list = |c: &Call<'_, '_>, name: &str, n: usize| -> OpResult<Option<Vec<Dim>>> {
+    let list = |c: &mut Call<'_, '_>, name: &str, n: usize| -> OpResult<Option<Vec<Dim>>> {
         match (c.attrs.ints(name)?, c.optional(n)) {
             (Some(ints), _) => Ok(Some(ints.into_iter().map(Dim::from).collect())),
             (None, Some(value)) => c.dims(&value, name).map(Some),
