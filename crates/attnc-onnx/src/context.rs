@@ -219,10 +219,13 @@ impl Context {
                 self.learn_aligned(a_batch, b_batch);
             }
             Op::Concat { axis } => {
-                for ty in &types[1..] {
-                    let axes = types[0].shape.iter().zip(&*ty.shape).enumerate();
-                    let others = axes.filter(|(n, _)| n != axis);
-                    let pairs = others.map(|(_, (a, b))| (a.clone(), b.clone()));
+                let [first, others @ ..] = types else {
+                    return;
+                };
+                for ty in others {
+                    let axes = first.shape.iter().zip(&*ty.shape).enumerate();
+                    let kept = axes.filter(|(n, _)| n != axis);
+                    let pairs = kept.map(|(_, (a, b))| (a.clone(), b.clone()));
                     self.learn_equal(&pairs.collect::<Vec<_>>());
                 }
             }

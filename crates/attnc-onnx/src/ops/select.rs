@@ -416,6 +416,10 @@ pub(super) fn non_zero(c: &mut Call<'_, '_>) -> OpResult<Vec<Value>> {
 /// The indices of every element, `[axes, elements]`.
 fn all_positions(c: &mut Call<'_, '_>, shape: &[Dim]) -> OpResult<Value> {
     let many: Dim = shape.iter().cloned().product();
+    if shape.is_empty() {
+        // As ONNX says of a scalar, unlike NumPy: positions of no axes.
+        return c.splat(DType::I32, &[Dim::zero(), many], 0.0);
+    }
     let linear = count_along(c, &many)?;
     let mut stride = many;
     let mut rows = Vec::new();
