@@ -79,6 +79,9 @@ pub enum Error {
     /// The CPU was fallen back to, though fusing on a GPU was required.
     #[error("{0}, and --require-fused allows no fallback; give --backend cpu to mean it")]
     Fallback(String),
+    /// A bundle of a model whose lengths depend on data: nothing in a bundle computes these.
+    #[error("the model cannot be shipped as a bundle: it computes lengths from its data, which only a session does:{}\nrun the model file itself", list(.0))]
+    DataLengths(Vec<String>),
     /// A bundle that cannot be written or read.
     #[error(transparent)]
     Bundle(#[from] plan::bundle::BundleError),
@@ -125,7 +128,7 @@ impl Error {
             Self::Import { error, .. } if error.is_unsupported() => 3,
             Self::Optimise(opt::OptError::Input(_)) => 2,
             Self::Optimise(_) | Self::Lower { .. } | Self::NotFused { .. } => 3,
-            Self::Fallback(_) | Self::BackendCannot { .. } => 3,
+            Self::Fallback(_) | Self::BackendCannot { .. } | Self::DataLengths(_) => 3,
             Self::Cpu(cpu::ExecError::Malformed { .. }) => 3,
             Self::Gpu(error) => gpu_exit_code(error),
             Self::Backend { .. } => 4,

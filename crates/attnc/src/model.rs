@@ -56,6 +56,18 @@ impl Model {
         }
     }
 
+    /// Whether a bundle of the model can be run by any host.
+    ///
+    /// # Errors
+    /// The values whose lengths depend on data: a session computes these before a run, a bundle cannot.
+    pub fn check_shippable(&self) -> Result<(), Error> {
+        let names = self.derived.iter().map(|input| input.name.clone());
+        match names.collect::<Vec<_>>() {
+            names if names.is_empty() => Ok(()),
+            names => Err(Error::DataLengths(names)),
+        }
+    }
+
     /// A model of a graph, which is verified.
     ///
     /// # Errors

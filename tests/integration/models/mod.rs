@@ -1,5 +1,6 @@
 //! Real architectures, from the file to the result.
 
+mod data_lengths;
 mod exports;
 mod hand;
 mod minilm;
@@ -24,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         tiny::trials(),
         exports::trials(),
         tables::trials(),
+        data_lengths::trials(),
         hand::trials(),
         minilm::trials(),
         mutations::trials(),

@@ -37,6 +37,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     let profiles = options.profiles.iter().map(|name| args::profile(name));
     let profiles: Vec<_> = profiles.collect::<Result<_, _>>()?;
     let model = args::open_model(&options.path.model)?;
+    model.check_shippable()?;
     let passes = opt::Options {
         fuse_attention: !options.no_fuse,
         stop_after: None,
