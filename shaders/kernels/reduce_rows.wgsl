@@ -2,7 +2,7 @@
 //
 // One invocation owns one row and walks it once. What "+" and finish are (sum, mean, max, min, prod;
 // any and all are max and min of 0 and 1) is the module `combine`, one file of mods/reduce_*.wgsl.
-// The walk starts from the first element, so "+" needs no neutral element.
+// The walk starts from the first element; what no elements make is given, since WGSL has no constant infinity.
 //
 // Layout: x comes from load_element; out is contiguous, one element a row.
 
@@ -16,6 +16,7 @@ struct Shape {
     rows: u32,
     len: u32,
     out_offset: u32,
+    none: u32, // bits of the value of no elements
 }
 
 @group(0) @binding(0) var<uniform> shape: Shape;
@@ -31,7 +32,10 @@ fn reduce_rows(
         return;
     }
 
-    var x: acc_elem = load_element(row, 0u);
+    var x = bitcast<acc_elem>(shape.none);
+    if shape.len > 0u {
+        x = load_element(row, 0u);
+    }
     for (var i = 1u; i < shape.len; i++) {
         x = reduce_combine(x, load_element(row, i));
     }

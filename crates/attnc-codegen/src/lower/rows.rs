@@ -236,7 +236,8 @@ fn family(op: &Op, rank: usize, dtype: DType) -> Result<Family, Diagnostic> {
                 ReduceOp::Any => ("mods/reduce_max", DType::Bool),
                 ReduceOp::All => ("mods/reduce_min", DType::Bool),
             };
-            ("reduce_rows", Some(file), axes.clone(), acc, vec![], 1)
+            let extra = vec![Uniform::U32(Dim::from(bits_of_none(*op, acc)))];
+            ("reduce_rows", Some(file), axes.clone(), acc, extra, 1)
         }
         _ => unreachable!("rows() is asked for row ops only"),
     };
@@ -253,6 +254,21 @@ fn family(op: &Op, rank: usize, dtype: DType) -> Result<Family, Diagnostic> {
         },
         cost,
     })
+}
+
+/// What no elements reduce to, as the bits of the type that is reduced in; a mean divides it by 0.
+fn bits_of_none(op: ReduceOp, acc: DType) -> usize {
+    let bits = match (op, acc) {
+        (ReduceOp::Prod, DType::F32) => 1.0_f32.to_bits(),
+        (ReduceOp::Max, DType::F32) => f32::NEG_INFINITY.to_bits(),
+        (ReduceOp::Min, DType::F32) => f32::INFINITY.to_bits(),
+        (ReduceOp::Max, DType::I32) => i32::MIN.cast_unsigned(),
+        (ReduceOp::Min, DType::I32) => i32::MAX.cast_unsigned(),
+        (ReduceOp::Min, DType::U32) => u32::MAX,
+        (ReduceOp::Prod | ReduceOp::All, _) | (ReduceOp::Min, DType::Bool) => 1,
+        _ => 0,
+    };
+    bits as usize
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
