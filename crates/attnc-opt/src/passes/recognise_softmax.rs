@@ -5,7 +5,8 @@
 //! %s = reduce_sum %e     %p = div %e, %s                        %p = softmax %x
 //! ```
 //!
-//! Each rule is an identity of real numbers:
+//! Each rule is an identity of real numbers: `(exp(y) v) / sum(exp(y)) = softmax(y) v`, where the sum is divided
+//! by after the product;
 //! `exp(y) / sum(exp(y)) = softmax(y)`; `exp(x - (m + log(sum(exp(x - m))))) = softmax(x)` (the exponential
 //! of a log-softmax); `softmax(x - max(x)) = softmax(x)`. Reductions are over the last axis, kept with
 //! length 1. A positive term added to the sum (1 in softmax1, a guard) is one more element of the row:
@@ -35,13 +36,19 @@ impl Pass for RecogniseSoftmax {
         let mut changed = false;
         for value in graph.topo_order() {
             let rules = [normalised_exp, exp_of_log_softmax, shifted_softmax];
-            let Some(row) = rules.iter().find_map(|rule| rule(graph, value)) else {
+            let alone = rules.iter().find_map(|rule| rule(graph, value));
+            let found = alone.map(|row| (row, None));
+            let Some((row, times)) = found.or_else(|| normalised_product(graph, value)) else {
                 continue;
             };
             if !trace.claim() {
                 break;
             }
-            let new = row.softmax(graph)?;
+            let p = row.softmax(graph)?;
+            let new = match times {
+                None => p,
+                Some(v) => graph.apply(Op::MatMul, &[p, v])?,
+            };
             graph.node_mut(new).origin = graph.node(value).origin.clone();
             let message = "the ops are a softmax over the last axis";
             trace.remark(RemarkKind::Recognised, graph, &[new], message);
@@ -123,20 +130,50 @@ impl Row {
 
 /// The row where the value is `exp(y) / (sum(exp(y)) + ..)`.
 fn normalised_exp(graph: &Graph, value: ValueId) -> Option<Row> {
-    let (exp, sum) = match graph.node(value).op {
+    // What broadcasts beyond the row is something else.
+    let fits = |row: &Row| graph.ty(row.x).shape == graph.ty(value).shape;
+    quotients(graph, value)
+        .into_iter()
+        .find_map(|(exp, sum)| normalised(graph, exp, sum).filter(fits))
+}
+
+/// The row and `v` where the value is `(exp(y) v) / (sum(exp(y)) + ..)`.
+fn normalised_product(graph: &Graph, value: ValueId) -> Option<(Row, Option<ValueId>)> {
+    quotients(graph, value)
+        .into_iter()
+        .find_map(|(product, sum)| {
+            if graph.node(product).op != Op::MatMul || graph.ty(product) != graph.ty(value) {
+                return None;
+            }
+            let [exp, v] = pair(graph, product);
+            let row = normalised(graph, exp, sum)?;
+            // One sum for each row of the product.
+            let rows = |v: ValueId| graph.ty(v).shape.split_last().map(|(_, rows)| rows);
+            let same = [sum, exp, row.x].iter().all(|&v| rows(v) == rows(product));
+            same.then_some((row, Some(v)))
+        })
+}
+
+/// `a` and `b` where the value is `a / b`, or `a` times the reciprocal of `b`.
+fn quotients(graph: &Graph, value: ValueId) -> Vec<(ValueId, ValueId)> {
+    let inverse = |v| unary_of(graph, v, UnaryOp::Reciprocal);
+    match graph.node(value).op {
         Op::Binary(BinaryOp::Div) => {
             let [a, b] = pair(graph, value);
-            (a, b)
+            vec![(a, b)]
         }
         Op::Binary(BinaryOp::Mul) => {
             let [a, b] = pair(graph, value);
-            let inverse = |v| unary_of(graph, v, UnaryOp::Reciprocal);
-            inverse(b)
-                .map(|s| (a, s))
-                .or_else(|| inverse(a).map(|s| (b, s)))?
+            let sides = [(a, inverse(b)), (b, inverse(a))];
+            let found = sides.into_iter().filter_map(|(x, y)| Some((x, y?)));
+            found.collect()
         }
-        _ => return None,
-    };
+        _ => Vec::new(),
+    }
+}
+
+/// The row whose probabilities are `exp` divided by `sum`.
+fn normalised(graph: &Graph, exp: ValueId, sum: ValueId) -> Option<Row> {
     let y = unary_of(graph, exp, UnaryOp::Exp)?;
     if last_axis(graph, sum, ReduceOp::Sum) == Some(exp) {
         return Some(Row::alone(unshifted(graph, y)));
@@ -145,9 +182,7 @@ fn normalised_exp(graph: &Graph, value: ValueId) -> Option<Row> {
     let term = [(a, b), (b, a)]
         .into_iter()
         .find_map(|(s, t)| (last_axis(graph, s, ReduceOp::Sum) == Some(exp)).then_some(t))?;
-    // What broadcasts beyond the row is something else.
-    let fits = |row: &Row| graph.ty(row.x).shape == graph.ty(value).shape;
-    one_more(graph, y, term).filter(fits)
+    one_more(graph, y, term)
 }
 
 /// The row `y` with one element whose exponential is `term`, without what both are shifted by.
