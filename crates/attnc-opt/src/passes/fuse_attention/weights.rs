@@ -11,6 +11,7 @@
 
 use super::Decline;
 use super::guards::Guarded;
+use super::path::between;
 use super::renormalise::{self, Rows, summed};
 use super::structure::{Window, check_batch, indices, step_through, users_of};
 use crate::candidates::Candidate;
@@ -116,8 +117,20 @@ fn probabilities(
     } else {
         (rank - 1, rank - 2)
     };
-    let start = check_axes(&e, read, shape, &extents, (q, kv))
-        .map_err(|reason| Decline::at(sum, reason))?;
+    let start = check_axes(&e, read, shape, &extents, (q, kv)).map_err(|wrong| {
+        let moved = match wrong {
+            Axes::Keys(_) => None,
+            Axes::Others(_) => {
+                let path = between(graph, softmax, operand);
+                let kept = path
+                    .iter()
+                    .rposition(|&v| keeps_axes(graph, softmax, v, shape));
+                path.get(kept.map_or(0, |n| n + 1)).copied()
+            }
+        };
+        let (Axes::Keys(reason) | Axes::Others(reason)) = wrong;
+        Decline::at(moved.unwrap_or(sum), reason)
+    })?;
     let guarded = Guarded {
         graph,
         softmax,
@@ -161,6 +174,32 @@ fn probabilities(
         rows,
         captured: extractor.loads,
     }))
+}
+
+/// Whether a value on the way to the product has the softmax's queries and keys as its last axes, either first.
+fn keeps_axes(graph: &Graph, softmax: ValueId, value: ValueId, shape: &Shape) -> bool {
+    let extents = graph.ty(value).shape.clone();
+    let rank = extents.len();
+    if rank < 2 {
+        return false;
+    }
+    let mut e = ScalarBuilder::new(Extents::new(extents.clone()));
+    let mut reads: Vec<Vec<ExprId>> = Vec::new();
+    let index = indices(&mut e, &extents);
+    Extractor::new(graph, 0).element(&mut e, value, index, &mut |e, v, index| {
+        if v == softmax {
+            reads.push(index.to_vec());
+            return Step::Replace(e.arg());
+        }
+        step_through(graph, v)
+    });
+    let sides = [(rank - 2, rank - 1), (rank - 1, rank - 2)];
+    let keeps = |read| {
+        sides
+            .iter()
+            .any(|&side| check_axes(&e, read, shape, &extents, side).is_ok())
+    };
+    !reads.is_empty() && reads.iter().all(|read| keeps(read))
 }
 
 /// The weights over the index of their operand as those over the index of the softmax.
@@ -228,6 +267,13 @@ fn first_user(graph: &Graph, softmax: ValueId) -> ValueId {
     }
 }
 
+/// Which axes are not those of the softmax, and why.
+enum Axes {
+    /// The product sums over something else than keys.
+    Keys(String),
+    Others(String),
+}
+
 /// Whether a softmax of `shape`, read at `read` by an operand of `extents`, has query and key at those
 /// axes of the operand, and the same batch. Gives the key that is read first.
 fn check_axes(
@@ -236,13 +282,13 @@ fn check_axes(
     shape: &Shape,
     extents: &Shape,
     (q, kv): (usize, usize),
-) -> Result<Dim, String> {
+) -> Result<Dim, Axes> {
     let last = shape.len() - 1;
     let dims: Vec<Dim> = read
         .iter()
         .map(|&i| e.as_int(i).cloned())
         .collect::<Option<_>>()
-        .ok_or("which probability is read depends on data")?;
+        .ok_or_else(|| Axes::Others("which probability is read depends on data".to_owned()))?;
     let axis = |n: usize| match &extents[n] {
         // An axis of length 1 is index 0.
         one if one.is(1) && dims.iter().all(|d| !d.indices().contains(&index_of(n))) => Dim::zero(),
@@ -250,25 +296,23 @@ fn check_axes(
     };
     let start = dims[last].clone() - axis(kv);
     if !start.indices().is_empty() {
-        return Err(
-            "the softmax runs over another axis than the product with V sums over".to_owned(),
-        );
+        let reason = "the softmax runs over another axis than the product with V sums over";
+        return Err(Axes::Keys(reason.to_owned()));
     }
     if dims[last - 1] != axis(q) {
-        return Err(
-            "the query axis is changed between the softmax and the product with V".to_owned(),
-        );
+        let reason = "the query axis is changed between the softmax and the product with V";
+        return Err(Axes::Others(reason.to_owned()));
     }
     if extents[q] != shape[last - 1] {
-        return Err(format!(
+        return Err(Axes::Others(format!(
             "the softmax has {} queries, the product with V sums for {}",
             shape[last - 1],
             extents[q],
-        ));
+        )));
     }
     // The operand's batch axes are its first ones, whatever the order of the last two.
     let lead = extents.len() - 2;
-    check_batch(&dims[..last - 1], &shape[..last - 1], &extents[..lead])?;
+    check_batch(&dims[..last - 1], &shape[..last - 1], &extents[..lead]).map_err(Axes::Others)?;
     Ok(start)
 }
 
