@@ -169,6 +169,8 @@ pub(crate) struct Mods<'g> {
     name_tensor: NameTensor,
     fields: Vec<Field>,
     captured: IndexMap<ValueId, Captured>,
+    /// The value that the kernel's result is written over.
+    in_place: Option<ValueId>,
     imports: IndexMap<&'static str, IndexSet<&'static str>>,
     helpers: IndexSet<&'static str>,
     functions: String,
@@ -189,10 +191,16 @@ impl<'g> Mods<'g> {
             name_tensor,
             fields: Vec::new(),
             captured: IndexMap::new(),
+            in_place: None,
             imports: IndexMap::new(),
             helpers: IndexSet::new(),
             functions: String::new(),
         }
+    }
+
+    /// From here on loads of `value`, f32, read the kernel's own `out`: the result is written over it.
+    pub(crate) fn over(&mut self, value: ValueId) {
+        self.in_place = Some(value);
     }
 
     /// How tensors are called that are captured from here on.
@@ -277,6 +285,9 @@ impl<'g> Mods<'g> {
         let text = function.expr.to_text(&Names {
             operand: &|n| {
                 let base = layout::source_index(self.graph, function.operands[n]).0;
+                if self.in_place == Some(base) {
+                    return "out".to_owned();
+                }
                 self.captured
                     .get(&base)
                     .map_or_else(|| format!("t{n}"), |c| c.name.clone())
@@ -341,6 +352,10 @@ impl<'g> Mods<'g> {
 
     /// The name under which the buffer of `base` is bound, and how that holds its elements.
     fn capture(&mut self, base: ValueId, operand: usize, index: &[Dim]) -> (String, Stored) {
+        if self.in_place == Some(base) {
+            let out = self.import("store", "out").to_owned();
+            return (out, (self.stored)(base));
+        }
         if let Some(known) = self.captured.get(&base) {
             return (known.name.clone(), known.stored);
         }

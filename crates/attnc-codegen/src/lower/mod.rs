@@ -32,6 +32,7 @@
 
 mod attention;
 mod blocks;
+mod in_place;
 mod kernel;
 mod label;
 mod linear_attention;
@@ -66,6 +67,7 @@ pub fn lower(graph: &Graph, profile: &DeviceProfile) -> Result<Lowered, Diagnost
     lowerer.ports();
     let mut problems = Diagnostics(Vec::new());
     let live = live(graph);
+    lowerer.find_in_place(&live);
     for value in graph.topo_order() {
         if !live.contains(&value) || graph.node(value).op.is_view() {
             continue;
@@ -132,6 +134,8 @@ struct Lowerer<'g> {
     buffers: HashMap<ValueId, BufferId>,
     /// Values whose buffer is that of an output, with the output's number.
     output_of: HashMap<ValueId, usize>,
+    /// Scores that their softmax is written over.
+    in_place: HashMap<ValueId, ValueId>,
     /// Kernels by what their text is linked from.
     kernels: HashMap<kernel::Parts, kernel::Known>,
     /// How many kernels have a key.
@@ -153,6 +157,7 @@ impl<'g> Lowerer<'g> {
             weights: IndexMap::new(),
             buffers: HashMap::new(),
             output_of: HashMap::new(),
+            in_place: HashMap::new(),
             kernels: HashMap::new(),
             keys: HashMap::new(),
             tables: blocks::Tables::new(),
@@ -231,6 +236,7 @@ impl<'g> Lowerer<'g> {
         }
         let node = self.graph.node(value);
         let buffer = match &node.op {
+            _ if self.in_place.contains_key(&value) => self.buffer(self.in_place[&value])?,
             Op::Constant(data) => self.weight(data)?,
             _ => self.temp(value, node.ty.dtype),
         };

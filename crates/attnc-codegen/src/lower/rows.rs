@@ -9,7 +9,7 @@ use crate::mods::{Function, IndexSpace, Mods, NameTensor, Printed, Returns, wgsl
 use crate::params;
 use crate::stored::multiple_of;
 use attnc_ir::scalar::{ExprId, ScalarBuilder, ScalarExpr};
-use attnc_ir::{BinaryOp, DType, Diagnostic, Dim, Extents, Op, ReduceOp, ValueId};
+use attnc_ir::{BinaryOp, DType, Diagnostic, Dim, Extents, Op, ReduceOp, ValueId, layout};
 use attnc_plan::Uniform;
 
 /// What differs between the row kernels.
@@ -132,6 +132,10 @@ impl Lowerer<'_> {
         space.cover("i", &family.axes);
         let stored = |value| self.stored(value);
         let mut mods = Mods::new(self.graph, &stored, family.kernel, family.names);
+        let (base, _) = layout::source_index(self.graph, node.operands()[0]);
+        if self.in_place.get(&base) == Some(&value) {
+            mods.over(base);
+        }
         mods.function(&Function {
             name: "load_element",
             arg: None,

@@ -364,6 +364,29 @@ fn outputs_that_are_views_inputs_or_doubles_are_copied_once_each() {
 }
 
 #[test]
+fn probabilities_are_written_over_their_scores() {
+    let mut g = Graph::new("attention_map");
+    let q = g.add_input("q", f32s(&["B", "H", "M", "8"]));
+    let kt = g.add_input("kt", f32s(&["B", "H", "8", "N"]));
+    let s = g.apply(Op::MatMul, &[q, kt]).unwrap();
+    let p = g.apply(Op::Softmax { axis: 3 }, &[s]).unwrap();
+    g.add_output("p", p);
+    let lowered = plan(&g);
+    let tables = |lowered: &Lowered| {
+        let buffers = lowered.plan.buffers.iter();
+        let tables = buffers.filter(|b| b.shape == dims(&["B", "H", "M", "N"]));
+        tables.count()
+    };
+    assert_eq!(tables(&lowered), 1);
+    let softmax = &lowered.plan.kernels[1];
+    assert!(mods(softmax).contains("return out["), "{}", mods(softmax));
+
+    // Scores that are wanted too stay.
+    g.add_output("s", s);
+    assert_eq!(tables(&plan(&g)), 2);
+}
+
+#[test]
 fn an_output_called_as_an_input_is_bound_by_another_name() {
     let mut g = Graph::new("g");
     let x = g.add_input("x", f32s(&["S"]));
