@@ -129,3 +129,40 @@ fn a_reader_that_goes_away_is_no_panic() {
     assert!(attnc.wait().expect("attnc ends").success(), "{errors}");
     assert!(!errors.contains("panicked"), "{errors}");
 }
+
+/// The paragraphs of README.md's WGSL, without indentation.
+fn readme_shader() -> Vec<String> {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("there is a README");
+    let blocks = readme.split("```wgsl\n").skip(1);
+    let blocks = blocks.filter_map(|rest| rest.split("```").next());
+    let paragraphs = blocks.flat_map(|block| block.trim().split("\n\n"));
+    paragraphs.map(unindented).collect()
+}
+
+fn unindented(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn the_readmes_shader_is_what_compile_writes() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme_shader");
+    let output = Command::new(ATTNC)
+        .args(["compile", "tests/cases/cli/files/causal.attn", "-o"])
+        .arg(&folder)
+        .current_dir(root())
+        .output();
+    assert!(output.expect("attnc starts").status.success());
+    let files = std::fs::read_dir(&folder).expect("compile wrote a folder");
+    let written: String = files
+        .map(|file| file.expect("it is readable").path())
+        .filter(|path| path.extension().is_some_and(|e| e == "wgsl"))
+        .map(|path| std::fs::read_to_string(path).expect("a shader is text"))
+        .collect();
+    let written = unindented(&written);
+    let paragraphs = readme_shader();
+    assert!(paragraphs.len() >= 3, "README.md shows the shader");
+    for paragraph in paragraphs {
+        assert!(written.contains(&paragraph), "not written:\n{paragraph}");
+    }
+}
