@@ -5,7 +5,7 @@
 //! Where a model gives its probabilities as a result, they are a table, and a remark says so.
 
 use super::scores::{held, lengths};
-use crate::support::{Outcome, absent, ensure, material, trial};
+use crate::support::{Outcome, absent, check_eq, ensure, material, trial};
 use attnc::opt::{Options, RemarkKind};
 use attnc::plan::{DeviceProfile, Plan};
 use attnc::{Model, compile};
@@ -53,6 +53,9 @@ pub(super) fn trials() -> Vec<Trial> {
 fn check(folder: &Path, case: &Case) -> Outcome {
     let model = Model::open(folder.join("model.onnx"))?;
     let optimised = compile::optimise(&model.graph, &Options::default())?;
+    // What does not fuse has no axes to look for, and would pass.
+    let fused = Some(optimised.attention.fused);
+    check_eq("attention fused", case.attention, fused)?;
     let plan = compile::lower(&optimised.graph, &DeviceProfile::webgpu())?.plan;
     // A window of 16 places is as long as a row of 16 features: only lengths of run time tell the two apart.
     let mut axes = lengths(&optimised.graph);
