@@ -2,6 +2,7 @@
 
 use crate::args::{self, ModelPath, NamedDim};
 use crate::{Outcome, progress, summary};
+use attnc::plan::DimValues;
 use attnc::{Error, explain, opt, require_fused};
 
 #[derive(clap::Args)]
@@ -26,7 +27,8 @@ pub(crate) struct Options {
     /// Fail where an attention does not fuse
     #[arg(long)]
     require_fused: bool,
-    /// The value of a length, to say what the arena takes; repeat for more
+    /// The value of a length, to say what the arena takes and which tiles of attention are left; repeat for
+    /// more. Lengths that are not given are 1
     #[arg(long = "dim", value_name = "NAME=N")]
     dims: Vec<NamedDim>,
 }
@@ -55,7 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     let mut explained =
         progress::during("compiling", || explain::explain(&model, &passes, &profile))?;
     if !options.dims.is_empty() {
-        explained = explained.at(&args::dim_values(&options.dims)?)?;
+        explained = at(explained, args::dim_values(&options.dims)?)?;
     }
     match if options.json {
         Format::Json
@@ -78,4 +80,17 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
         require_fused(&explained.optimised.attention)?;
     }
     Ok(Outcome::Good)
+}
+
+/// The report at those lengths. What is asked about one length seldom depends on the others: they are 1.
+fn at(explained: explain::Explained, mut dims: DimValues) -> Result<explain::Explained, Error> {
+    let all = explained.report.dims.iter();
+    let missing: Vec<String> = all.filter(|d| dims.get(d).is_none()).cloned().collect();
+    for name in &missing {
+        dims.set(name, 1);
+    }
+    if !missing.is_empty() {
+        note!("not given, so taken as 1: {}", missing.join(", "));
+    }
+    explained.at(&dims)
 }
