@@ -35,7 +35,7 @@ pub struct LinearAttention {
 }
 
 named_ops! {
-    /// How a key changes the state; see the [module](self).
+    /// How a key changes the state, by the recurrences of the module.
     UpdateRule {
         /// The product of key and value is added.
         Linear = "linear",
