@@ -2,7 +2,8 @@
 //!
 //! In order: a Vulkan driver, the fetched models, formatting, lints, all tests (unit, integration,
 //! documentation), and the documentation itself. A failed check does not stop the later ones, so
-//! that one run shows all that is wrong. The last line is `N passed, N failed`.
+//! that one run shows all that is wrong. The last lines are the tests, counted (`N passed, N failed`),
+//! and the verdict on everything, which names the checks that failed.
 //!
 //! Two variables tell the tests what they may not skip: `ATTNC_REQUIRE_GPU=1` makes a missing
 //! adapter a failure, `ATTNC_REQUIRE_FETCH=1` a missing fetched model. `ATTNC_CORPUS=quick` adds one
@@ -168,6 +169,22 @@ fn summarise(options: &Options, checks: &[Check], counts: Counts) {
         println!("GPU tests that found no adapter are among the skipped (--no-gpu)");
     }
     println!("{counts}");
+    println!("{}", verdict(checks, counts));
+}
+
+/// One line on all checks together: tests that pass are not all that is asked of a change.
+fn verdict(checks: &[Check], counts: Counts) -> String {
+    let failed = checks.iter().filter(|check| !check.good);
+    let mut failed: Vec<&str> = failed.map(|check| check.name).collect();
+    if counts.failed > 0 && !failed.contains(&"tests") {
+        failed.push("tests");
+    }
+    if failed.is_empty() {
+        let names: Vec<&str> = checks.iter().map(|check| check.name).collect();
+        format!("good: {}", names.join(", "))
+    } else {
+        format!("FAILED: {}", failed.join(", "))
+    }
 }
 
 #[cfg(test)]
@@ -208,6 +225,28 @@ mod tests {
         assert_eq!(variable(&command, "ATTNC_CORPUS").as_deref(), Some("quick"));
         let blesses = command.get_envs().find(|(key, _)| *key == "ATTNC_BLESS");
         assert_eq!(blesses.map(|(_, value)| value), Some(None), "removed");
+    }
+
+    #[test]
+    fn the_verdict_names_what_failed_beside_the_tests() {
+        let check = |name, good| Check {
+            name,
+            good,
+            took: Duration::ZERO,
+        };
+        let all_pass = Counts {
+            passed: 3,
+            ..Counts::default()
+        };
+        let checks = [check("formatting", false), check("tests", true)];
+        assert_eq!(verdict(&checks, all_pass), "FAILED: formatting");
+        let checks = [check("formatting", true), check("tests", true)];
+        assert_eq!(verdict(&checks, all_pass), "good: formatting, tests");
+        let one_fails = Counts {
+            failed: 1,
+            ..all_pass
+        };
+        assert_eq!(verdict(&checks, one_fails), "FAILED: tests");
     }
 
     #[test]
