@@ -11,14 +11,17 @@
 //! assert_eq!(report.bindings[0].min_size, 4);
 //! ```
 //!
-//! On entry: any text. On exit: valid WGSL within WebGPU's defaults (no optional feature but f16, where the
-//! text enables that), with exactly one compute entry point and barriers only in uniform control flow; errors name the original file and
-//! line. A pure function of the text.
+//! On entry: any text. On exit: valid WGSL within WebGPU's defaults and two optional features that the report
+//! names (f16, where the text enables that, and subgroup operations), with exactly one compute entry point and
+//! barriers only in uniform control flow; errors name the original file and line. A pure function of the text.
+//!
+//! naga refuses the line `enable subgroups;` and browsers demand it: texts have none, and whoever hands one to a
+//! browser writes it in front of kernels whose artifact lists `Feature::Subgroups`.
 
 use std::fmt;
 
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
-use naga::{AddressSpace, Module, ShaderStage, StorageAccess};
+use naga::{AddressSpace, BuiltIn, Expression, Module, ShaderStage, StorageAccess};
 
 use crate::link::{Linked, SourceLine};
 use crate::lint;
@@ -34,6 +37,8 @@ pub struct Report {
     pub workgroup_bytes: u32,
     /// Whether it says `enable f16;`.
     pub f16: bool,
+    /// Whether it uses subgroup operations, or asks for a subgroup's size or its lanes' numbers.
+    pub subgroups: bool,
     /// The resources the entry point uses, by group and binding.
     pub bindings: Vec<Binding>,
 }
@@ -112,8 +117,9 @@ pub fn validate(linked: &Linked) -> Result<Report, ValidateError> {
             .map(|place| place.line_number);
         fail(problem(linked, line, error.message().to_owned()))
     })?;
-    // What `pack2x16float` and its inverse need, which every WebGPU device has.
-    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    // What `pack2x16float` and its inverse need, which every WebGPU device has; and subgroups, since a text
+    // does not say beforehand that it uses them. Barriers of a subgroup are another feature.
+    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::SUBGROUP;
     let f16 = linked.source.lines().any(|line| line == ENABLE_F16);
     capabilities.set(Capabilities::SHADER_FLOAT16, f16);
     let info = Validator::new(ValidationFlags::all(), capabilities)
@@ -197,6 +203,7 @@ fn reflect(module: &Module, info: &ModuleInfo) -> Result<Report, String> {
         workgroup_size: entry.workgroup_size,
         workgroup_bytes: 0,
         f16: false,
+        subgroups: uses_subgroups(module),
         bindings: Vec::new(),
     };
     for (handle, variable) in module.global_variables.iter() {
@@ -231,4 +238,30 @@ fn reflect(module: &Module, info: &ModuleInfo) -> Result<Report, String> {
         .bindings
         .sort_by_key(|binding| (binding.group, binding.binding));
     Ok(report)
+}
+
+/// Whether any function has the result of a subgroup operation, or the entry point an argument about subgroups.
+fn uses_subgroups(module: &Module) -> bool {
+    let entries = module.entry_points.iter().map(|entry| &entry.function);
+    let mut functions = module.functions.iter().map(|(_, f)| f).chain(entries);
+    functions.any(|function| {
+        let results = function.expressions.iter().any(|(_, expression)| {
+            matches!(
+                expression,
+                Expression::SubgroupBallotResult | Expression::SubgroupOperationResult { .. }
+            )
+        });
+        let about = |argument: &naga::FunctionArgument| {
+            matches!(
+                argument.binding,
+                Some(naga::Binding::BuiltIn(
+                    BuiltIn::SubgroupSize
+                        | BuiltIn::SubgroupInvocationId
+                        | BuiltIn::SubgroupId
+                        | BuiltIn::NumSubgroups
+                ))
+            )
+        };
+        results || function.arguments.iter().any(about)
+    })
 }

@@ -263,8 +263,18 @@ fn artifact(name: String, dispatch: &Dispatch, linked: &Linked, report: &Report)
         bindings: bindings.collect(),
         workgroup_size: report.workgroup_size,
         workgroup_bytes: report.workgroup_bytes,
-        features: report.f16.then_some(Feature::F16).into_iter().collect(),
+        features: features(report),
         precision: Precision::F32,
         tile: dispatch.tile.clone(),
     }
+}
+
+/// What a text needs beyond core WebGPU.
+fn features(report: &Report) -> Vec<Feature> {
+    let used = [
+        (report.f16, Feature::F16),
+        (report.subgroups, Feature::Subgroups),
+    ];
+    let used = used.into_iter().filter(|(used, _)| *used);
+    used.map(|(_, feature)| feature).collect()
 }

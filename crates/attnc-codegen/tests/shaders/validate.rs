@@ -71,15 +71,39 @@ fn a_type_error_points_into_the_module_it_is_in() {
     );
 }
 
+const LANE_SUM: &str = "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+@compute @workgroup_size(8)
+fn run(@builtin(local_invocation_index) lane: u32) { out[0] = subgroupAdd(lane); }";
+
 #[test]
-fn optional_features_are_refused_by_default() {
-    let source = "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
-        @compute @workgroup_size(8)
-        fn run(@builtin(local_invocation_index) lane: u32) { out[0] = subgroupAdd(lane); }";
-    let text = validate(&Linked::from_source("x.wgsl", source))
+fn subgroups_are_reported_where_a_text_uses_them() {
+    let subgroups = |source: &str| {
+        validate(&Linked::from_source("x.wgsl", source))
+            .unwrap()
+            .subgroups
+    };
+    assert!(subgroups(LANE_SUM));
+    assert!(!subgroups(&LANE_SUM.replace("subgroupAdd(lane)", "lane")));
+    assert!(subgroups(
+        &LANE_SUM
+            .replace("subgroupAdd(lane)", "lane")
+            .replace("local_invocation_index", "subgroup_size")
+    ));
+    assert!(subgroups(&format!(
+        "{}\nfn sum(x: u32) -> u32 {{ return subgroupShuffleXor(x, 1u); }}",
+        LANE_SUM.replace("subgroupAdd", "sum")
+    )));
+}
+
+#[test]
+fn other_optional_features_are_refused() {
+    let barrier = LANE_SUM.replace("{ out", "{ subgroupBarrier(); out");
+    let text = validate(&Linked::from_source("x.wgsl", &barrier))
         .unwrap_err()
         .to_string();
     assert!(text.to_lowercase().contains("subgroup"), "{text}");
+    let double = LANE_SUM.replace("subgroupAdd(lane)", "u32(f64(lane))");
+    assert!(validate(&Linked::from_source("x.wgsl", &double)).is_err());
 }
 
 #[test]
