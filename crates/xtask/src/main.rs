@@ -42,7 +42,7 @@ enum Command {
         /// Only cases whose name contains this
         filter: Option<String>,
     },
-    /// Measure how long compiling takes by stage, in a release build, beside onnxruntime
+    /// Measure compiling by stage and kernels by shape, in a release build, beside the peers that are here
     Bench(bench::Options),
     /// Download the pinned packages of models and tests into target/fetch, verified by hash
     Fetch,

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: one table of compile times by stage, beside onnxruntime's on the same files.
+//! `cargo xtask bench compile`: one table of compile times by stage, beside onnxruntime's on the same files.
 //!
 //! Both compilers are measured in turns of a few runs, so that what else the machine does meets both.
 //! attnc's turn is the `compile-stages` program of `benches/`, in a release build; onnxruntime's creates a
@@ -13,20 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::workspace;
 
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// Also write the figures here, as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// The Python that has onnxruntime
-    #[arg(long, value_name = "PATH", default_value = "python3")]
-    python: PathBuf,
-    /// Turns of each compiler; a turn is 5 runs
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
-    turns: u32,
-}
-
 const RUNS_PER_TURN: u32 = 5;
+/// Of each compiler.
+const TURNS: u32 = 4;
 
 /// Creates a session RUNS times for each file, and prints the milliseconds as JSON, a list a file.
 const ONNXRUNTIME: &str = r#"
@@ -85,8 +74,8 @@ struct Report {
     compile: Vec<Row>,
 }
 
-/// Measures, prints the table, and writes it where asked.
-pub(crate) fn run(options: &Options) -> Result<bool> {
+/// Measures, prints the table, and gives the figures.
+pub(super) fn run(python: &Path) -> Result<serde_json::Value> {
     let program = [
         "--release",
         "-p",
@@ -100,23 +89,19 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         "the benches do not build"
     );
     let (mut stages, mut sessions) = (Vec::new(), Vec::new());
-    for _ in 0..options.turns {
+    for _ in 0..TURNS {
         let turn = compile_stages(&program)?;
         if stages.is_empty() {
             turn.skipped.iter().for_each(|why| println!("{why}"));
         }
         let files: Vec<&Path> = turn.models.iter().map(|m| m.file.as_path()).collect();
-        sessions.extend(onnxruntime(&options.python, &files)?);
+        sessions.extend(onnxruntime(python, &files)?);
         stages.push(turn);
     }
     ensure!(!stages[0].models.is_empty(), "there is no model to measure");
-    let report = report(options.turns * RUNS_PER_TURN, &stages, &sessions);
-    print(&report, &options.python);
-    if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report)? + "\n";
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(true)
+    let report = report(TURNS * RUNS_PER_TURN, &stages, &sessions);
+    print(&report, python);
+    Ok(serde_json::to_value(&report)?)
 }
 
 /// One turn of attnc.

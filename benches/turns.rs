@@ -1,0 +1,184 @@
+//! Contestants take turns, so that what else the machine does meets all of them.
+//!
+//! A task is prepared by everyone first, which checks results too. Then come rounds: in each, everyone has a
+//! turn of a few runs, and the one who begins changes. What counts is the median over all rounds.
+
+use crate::contestant::{Contestant, Side};
+use crate::task::Task;
+use std::time::{Duration, Instant};
+
+/// How long everything takes.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// Turns of each contestant.
+    pub rounds: u32,
+    /// About so long is a turn.
+    pub turn: Duration,
+    /// Runs handed over together; more than 1 where handing over takes longer than the work.
+    pub burst: u32,
+}
+
+/// What one contestant did with one shape.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Outcome {
+    /// The contestant.
+    pub who: String,
+    /// What it runs on.
+    pub side: Side,
+    /// What it chose.
+    pub kernel: String,
+    /// Milliseconds of each run; empty where it cannot do this.
+    pub ms: Vec<f64>,
+    /// Milliseconds of compiling and the first run.
+    pub prepare_ms: f64,
+    /// The largest difference from the reference.
+    pub error: Option<f64>,
+    /// Bytes of inputs, results and intermediates.
+    pub memory: Option<u64>,
+    /// Why it cannot do this.
+    pub cannot: Option<String>,
+}
+
+impl Outcome {
+    /// The median of its runs.
+    #[must_use]
+    pub fn median(&self) -> Option<f64> {
+        (!self.ms.is_empty()).then(|| median(&self.ms))
+    }
+}
+
+/// Measures everyone on a task.
+pub fn measure(task: &Task, everyone: &mut [Box<dyn Contestant>], effort: Effort) -> Vec<Outcome> {
+    let mut outcomes: Vec<_> = everyone
+        .iter_mut()
+        .map(|one| prepare(task, &mut **one))
+        .collect();
+    let mut runs = vec![0; everyone.len()];
+    for round in 0..effort.rounds as usize {
+        for turn in 0..everyone.len() {
+            let at = (round + turn) % everyone.len();
+            let (one, outcome) = (&mut everyone[at], &mut outcomes[at]);
+            if outcome.cannot.is_some() {
+                continue;
+            }
+            // Threads of whoever had the turn before may still spin.
+            std::thread::sleep(Duration::from_millis(20));
+            let turn = warm(&mut **one, effort).and_then(|once| {
+                if runs[at] == 0 {
+                    runs[at] = runs_per_turn(once, effort);
+                }
+                one.run(runs[at], effort.burst)
+            });
+            match turn {
+                Ok(ms) => outcome.ms.extend(ms),
+                Err(why) => outcome.cannot = Some(why),
+            }
+        }
+    }
+    outcomes
+}
+
+fn prepare(task: &Task, one: &mut dyn Contestant) -> Outcome {
+    let start = Instant::now();
+    let ready = one.prepare(task);
+    let prepare_ms = 1e3 * start.elapsed().as_secs_f64();
+    let (ready, cannot) = match ready {
+        Ok(ready) => (Some(ready), None),
+        Err(why) => (None, Some(why)),
+    };
+    Outcome {
+        who: one.name().to_owned(),
+        side: one.side(),
+        ms: Vec::new(),
+        prepare_ms,
+        error: ready.as_ref().map(|r| task.reference.error_of(&r.output)),
+        memory: ready.as_ref().and_then(|r| r.memory),
+        kernel: ready.map(|r| r.kernel).unwrap_or_default(),
+        cannot,
+    }
+}
+
+/// A run that does not count, after others have used the caches.
+fn warm(one: &mut dyn Contestant, effort: Effort) -> Result<f64, String> {
+    one.run(1, effort.burst).map(|ms| ms.iter().sum())
+}
+
+fn runs_per_turn(once_ms: f64, effort: Effort) -> u32 {
+    let turn_ms = 1e3 * effort.turn.as_secs_f64();
+    (turn_ms / (once_ms * f64::from(effort.burst)).max(1e-3)).clamp(3.0, 50.0) as u32
+}
+
+/// Of at least one.
+#[must_use]
+pub fn median(of: &[f64]) -> f64 {
+    let mut sorted = of.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    if sorted.len() % 2 == 1 {
+        sorted[half]
+    } else {
+        f64::midpoint(sorted[half - 1], sorted[half])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contestant::Ready;
+    use crate::{shapes, task::Task};
+
+    /// Takes 1 ms each time, and is off by `error`.
+    struct Fake {
+        error: f64,
+        turns: u32,
+    }
+
+    impl Contestant for Fake {
+        fn name(&self) -> &str {
+            "fake"
+        }
+        fn version(&self) -> &str {
+            "fake 1"
+        }
+        fn side(&self) -> Side {
+            Side::Cpu
+        }
+        fn prepare(&mut self, task: &Task) -> Result<Ready, String> {
+            let mut output =
+                attnc::oracle::run_bound(&task.model, &task.bound).unwrap()["out"].to_f64();
+            output[3] += self.error;
+            Ok(Ready {
+                output,
+                ..Ready::default()
+            })
+        }
+        fn run(&mut self, runs: u32, _: u32) -> Result<Vec<f64>, String> {
+            self.turns += 1;
+            if self.turns > 100 {
+                Err("tired".to_owned())
+            } else {
+                Ok(vec![1.0; runs as usize])
+            }
+        }
+    }
+
+    #[test]
+    fn everyone_has_a_turn_in_every_round_and_is_checked() {
+        let task = Task::new(&shapes::smoke()[0]).unwrap();
+        let fake = |error, turns| Box::new(Fake { error, turns }) as Box<dyn Contestant>;
+        let mut everyone = [fake(0.0, 0), fake(0.5, 0), fake(0.0, 100)];
+        let effort = Effort {
+            rounds: 2,
+            turn: Duration::from_millis(10),
+            burst: 1,
+        };
+        let outcomes = measure(&task, &mut everyone, effort);
+        assert_eq!(outcomes[0].ms.len(), 20);
+        assert!(outcomes[0].error.unwrap() < 1e-12);
+        assert!((outcomes[1].error.unwrap() - 0.5).abs() < 1e-12);
+        assert_eq!(
+            (outcomes[2].median(), outcomes[2].cannot.as_deref()),
+            (None, Some("tired"))
+        );
+    }
+}
