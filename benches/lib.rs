@@ -11,6 +11,7 @@ pub mod device;
 pub mod models;
 pub mod peak;
 pub mod reference;
+pub mod roofline;
 pub mod shape;
 pub mod shapes;
 pub mod stages;

@@ -78,17 +78,6 @@ impl Peaks {
         let f16 = self.flops_f16.filter(|_| dtype == HostDType::F16);
         f16.unwrap_or(self.flops_f32)
     }
-
-    /// The seconds that so much work takes at least, and what bounds it.
-    #[must_use]
-    pub fn roofline(&self, flops: f64, bytes: f64, dtype: HostDType) -> (f64, Bound) {
-        let (compute, copy) = (flops / self.flops(dtype), bytes / self.copy);
-        if compute >= copy {
-            (compute, Bound::Arithmetic)
-        } else {
-            (copy, Bound::Bandwidth)
-        }
-    }
 }
 
 /// What bounds a piece of work.
@@ -271,27 +260,6 @@ fn bandwidth(gpu: &Gpu, bytes: u64) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn work_is_bound_by_what_takes_longer() {
-        let peaks = Peaks {
-            flops_f32: 100.0,
-            flops_f16: Some(200.0),
-            copy: 10.0,
-        };
-        assert_eq!(
-            peaks.roofline(1000.0, 10.0, HostDType::F32),
-            (10.0, Bound::Arithmetic)
-        );
-        assert_eq!(
-            peaks.roofline(1000.0, 10.0, HostDType::F16),
-            (5.0, Bound::Arithmetic)
-        );
-        assert_eq!(
-            peaks.roofline(10.0, 100.0, HostDType::F32),
-            (10.0, Bound::Bandwidth)
-        );
-    }
 
     #[test]
     fn the_body_holds_each_chain_equally_often() {

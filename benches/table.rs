@@ -2,6 +2,7 @@
 
 use crate::contestant::Side;
 use crate::peak::{Bound, Peaks};
+use crate::roofline::Piece;
 use crate::shape::Shape;
 use crate::shapes::GROWTH;
 use crate::turns::Outcome;
@@ -33,64 +34,41 @@ pub struct Row {
     pub wrong: bool,
 }
 
-/// The least work of a shape: operations and bytes, or seconds where it is many kernels.
-#[derive(Debug, Clone, Copy)]
-pub enum Least {
-    /// One kernel.
-    Work {
-        /// Operations.
-        flops: f64,
-        /// Bytes that move.
-        bytes: f64,
-    },
-    /// The sum over kernels.
-    Seconds(f64),
-}
-
-/// The rows of a shape.
+/// The rows of a shape, whose least work is `pieces`.
 #[must_use]
 pub fn rows(
     shape: &Shape,
     outcomes: Vec<Outcome>,
     peaks: Option<&Peaks>,
-    least: Option<Least>,
+    pieces: &[Piece],
 ) -> Vec<Row> {
-    let ours = |side| {
-        let name = if side == Side::Gpu {
-            "attnc gpu"
-        } else {
-            "attnc cpu"
-        };
-        outcomes
-            .iter()
-            .find(|o| o.who == name)
-            .and_then(Outcome::median)
+    let ours = |name| {
+        let ours = outcomes.iter().find(|o: &&Outcome| o.who == name);
+        ours.and_then(Outcome::median)
     };
-    let ours = [ours(Side::Gpu), ours(Side::Cpu)];
+    let (gpu, cpu) = (ours("attnc gpu"), ours("attnc cpu"));
+    let flops: f64 = pieces.iter().map(|piece| piece.flops).sum();
     let row = |outcome: Outcome| {
         let median_ms = outcome.median();
-        let rate = |amount: Option<f64>| Some(amount? / (median_ms? * 1e6));
-        let (seconds, bound) = match (outcome.side, peaks, least) {
-            (Side::Gpu, Some(peaks), Some(Least::Work { flops, bytes })) => {
-                let (seconds, bound) = peaks.roofline(flops, bytes, shape.dtype);
-                (Some(seconds), Some(bound))
-            }
-            (Side::Gpu, Some(_), Some(Least::Seconds(seconds))) => (Some(seconds), None),
-            _ => (None, None),
+        let rate = |amount: f64| median_ms.map(|ms| amount / (ms * 1e6));
+        let peaks = peaks.filter(|_| outcome.side == Side::Gpu);
+        let least = peaks.map(|peaks| pieces.iter().map(|p| p.seconds(peaks, shape.dtype)).sum());
+        let bound = match (peaks, pieces) {
+            (Some(peaks), [piece]) => Some(piece.bound(peaks, shape.dtype)),
+            _ => None,
         };
+        let ours = if outcome.side == Side::Gpu { gpu } else { cpu };
         Row {
             shape: shape.name.clone(),
             title: shape.title.clone(),
             median_ms,
-            gflops: rate(shape.flops()),
-            kv_gbs: rate(shape.kv_bytes()),
+            gflops: rate(flops),
+            kv_gbs: shape.kv_bytes().and_then(rate),
             share_of_peak: median_ms
-                .zip(seconds)
-                .map(|(ms, seconds)| 1e3 * seconds / ms),
+                .zip(least)
+                .map(|(ms, least): (f64, f64)| 1e3 * least / ms),
             bound,
-            times_attnc: median_ms
-                .zip(ours[outcome.side as usize])
-                .map(|(ms, ours)| ms / ours),
+            times_attnc: median_ms.zip(ours).map(|(ms, ours)| ms / ours),
             wrong: outcome.error.is_some_and(|error| error > shape.tolerance()),
             outcome,
         }
@@ -106,50 +84,44 @@ pub fn text(rows: &[Row]) -> String {
     for row in rows {
         if row.shape != last {
             last = &row.shape;
-            let _ = writeln!(
-                text,
-                "\n{:20}{:>9}{:>9}{:>9}{:>8}{:>7}{:>9}{:>9}  kernel",
-                format!("({})", row.shape),
-                "median",
-                "fastest",
-                "GFLOP/s",
-                "KV GB/s",
-                "peak",
-                "x attnc",
-                "error"
-            );
-            let _ = writeln!(text, "{}", row.title);
+            let head = format!("({}) {}", row.shape, row.title);
+            let _ = writeln!(text, "\n{head}\n{HEAD}");
         }
-        let outcome = &row.outcome;
-        if let Some(why) = &outcome.cannot {
-            let words: Vec<&str> = why.split_whitespace().collect();
-            let why: String = words.join(" ").chars().take(200).collect();
-            let _ = writeln!(text, "  {:18}        - {why}", outcome.who);
-            continue;
-        }
-        let fastest = outcome.ms.iter().copied().fold(f64::INFINITY, f64::min);
-        let or_none =
-            |value: Option<f64>, digits| value.map_or("-".to_owned(), |v| format!("{v:.digits$}"));
-        let share = row
-            .share_of_peak
-            .map_or("-".to_owned(), |s| format!("{:.0} %", 100.0 * s));
-        let error = outcome.error.map_or("-".to_owned(), |e| format!("{e:.0e}"));
-        let _ = writeln!(
-            text,
-            "  {:18}{:>9}{:>9}{:>9}{:>8}{:>7}{:>9}{:>9}  {}{}",
-            outcome.who,
-            or_none(row.median_ms, 3),
-            or_none(Some(fastest), 3),
-            or_none(row.gflops, 1),
-            or_none(row.kv_gbs, 1),
-            share,
-            or_none(row.times_attnc, 2),
-            error,
-            if row.wrong { "WRONG " } else { "" },
-            outcome.kernel
-        );
+        text.push_str(&line(row));
     }
     text
+}
+
+const HEAD: &str =
+    "                        median  fastest  GFLOP/s KV GB/s    peak x attnc    error  kernel";
+
+fn line(row: &Row) -> String {
+    let outcome = &row.outcome;
+    if let Some(why) = &outcome.cannot {
+        let words: Vec<&str> = why.split_whitespace().collect();
+        let why: String = words.join(" ").chars().take(200).collect();
+        return format!("  {:19}        - {why}\n", outcome.who);
+    }
+    let fastest = outcome.ms.iter().copied().fold(f64::INFINITY, f64::min);
+    let or_none =
+        |value: Option<f64>, digits| value.map_or("-".to_owned(), |v| format!("{v:.digits$}"));
+    let share = row
+        .share_of_peak
+        .map_or("-".to_owned(), |s| format!("{:.0} %", 100.0 * s));
+    let error = outcome.error.map_or("-".to_owned(), |e| format!("{e:.0e}"));
+    let wrong = if row.wrong { "WRONG " } else { "" };
+    format!(
+        "  {:19}{:>9}{:>9}{:>9}{:>8}{:>8}{:>8}{:>9}  {wrong}{}\n",
+        outcome.who,
+        or_none(row.median_ms, 3),
+        or_none(Some(fastest), 3),
+        or_none(row.gflops, 1),
+        or_none(row.kv_gbs, 1),
+        share,
+        or_none(row.times_attnc, 2),
+        error,
+        outcome.kernel
+    )
 }
 
 /// A step of a growth series.
@@ -254,7 +226,7 @@ mod tests {
     #[test]
     fn a_share_is_the_least_time_over_the_time() {
         let shape = shape("d");
-        let least = Least::Work {
+        let piece = Piece {
             flops: shape.flops().unwrap(),
             bytes: shape.bytes().unwrap(),
         };
@@ -268,7 +240,7 @@ mod tests {
             outcome("burn", Side::Gpu, 8.0, 1),
             outcome("torch cpu", Side::Cpu, 1.0, 1),
         ];
-        let rows = rows(&shape, outcomes, Some(&peaks), Some(least));
+        let rows = rows(&shape, outcomes, Some(&peaks), &[piece]);
         assert_eq!(rows[0].share_of_peak, Some(0.25));
         assert_eq!(rows[0].bound, Some(Bound::Bandwidth));
         assert_eq!((rows[1].times_attnc, rows[1].wrong), (Some(2.0), true));
@@ -284,7 +256,7 @@ mod tests {
                 &shape(name),
                 vec![outcome("attnc gpu", Side::Gpu, ms, memory)],
                 None,
-                None,
+                &[],
             )
         };
         let all: Vec<Row> = [

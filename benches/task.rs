@@ -3,12 +3,13 @@
 //! Every contestant gets the same numbers, so that results can be compared: see [`Reference`].
 
 use crate::reference::Reference;
+use crate::roofline::{self, Piece};
 use crate::shape::{Shape, Work};
 use crate::shapes::dtype_name;
 use attnc::inputs::{self, BoundInputs};
 use attnc::ir::{Builder, DType};
 use attnc::plan::DimValues;
-use attnc::{Error, HostDType, HostTensor, Model, Tensors, random};
+use attnc::{Error, HostDType, HostTensor, Model, Tensors, opt, random};
 use half::f16;
 
 /// A shape, ready to be measured.
@@ -23,6 +24,8 @@ pub struct Task {
     pub operands: Tensors,
     /// What must come out.
     pub reference: Reference,
+    /// The least that has to be done, kernel by kernel.
+    pub pieces: Vec<Piece>,
 }
 
 impl Task {
@@ -45,7 +48,15 @@ impl Task {
         };
         let bound = inputs::bind(&model.inputs, &model.rules, &given, &DimValues::default())?;
         let reference = Reference::new(shape, &model, &operands, &bound)?;
+        let pieces = match (shape.flops(), shape.bytes()) {
+            (Some(flops), Some(bytes)) => vec![Piece { flops, bytes }],
+            _ => {
+                let optimised = attnc::optimise(&model.graph, &opt::Options::default())?;
+                roofline::of_graph(&optimised.graph, &bound.dims).map_err(Error::Usage)?
+            }
+        };
         Ok(Self {
+            pieces,
             shape: shape.clone(),
             model,
             bound,

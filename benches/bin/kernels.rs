@@ -13,7 +13,7 @@ use attnc_benches::contestant::{AttncCpu, AttncGpu, Contestant, Peer, variants};
 use attnc_benches::peak::Peaks;
 use attnc_benches::shape::Shape;
 use attnc_benches::shapes;
-use attnc_benches::table::{self, Growth, Least, Row};
+use attnc_benches::table::{self, Growth, Row};
 use attnc_benches::task::Task;
 use attnc_benches::turns::{self, Effort};
 use clap::Parser;
@@ -121,17 +121,14 @@ fn run(options: &Options) -> Result<bool, String> {
             shape.title
         );
         let task = Task::new(shape).map_err(|e| e.to_string())?;
-        measured.push((shape, turns::measure(&task, &mut everyone, effort)));
+        let outcomes = turns::measure(&task, &mut everyone, effort);
+        measured.push((shape, task.pieces, outcomes));
     }
     let peaks = before
         .zip(measure_peaks()?)
         .map(|(before, after)| before.or_better(&after));
-    let rows = measured.into_iter().flat_map(|(shape, outcomes)| {
-        let least = shape
-            .flops()
-            .zip(shape.bytes())
-            .map(|(flops, bytes)| Least::Work { flops, bytes });
-        table::rows(shape, outcomes, peaks.as_ref(), least)
+    let rows = measured.into_iter().flat_map(|(shape, pieces, outcomes)| {
+        table::rows(shape, outcomes, peaks.as_ref(), &pieces)
     });
     let rows: Vec<Row> = rows.collect();
     let report = Report {
@@ -237,7 +234,10 @@ fn contestants(options: &Options, gpu: Option<&Gpu>, folder: &Path) -> Vec<Box<d
     };
     peers.extend(options.peer.iter().map(|program| {
         let mut command = Command::new(program);
-        command.arg(&threads).env("RAYON_NUM_THREADS", &threads);
+        let kind = gpu.map_or("software", |gpu| gpu.description.kind);
+        command
+            .args([threads.as_str(), kind])
+            .env("RAYON_NUM_THREADS", &threads);
         command
     }));
     for peer in peers {
