@@ -72,11 +72,12 @@ impl Peaks {
         }
     }
 
-    /// Operations a second with elements of that type; f32 where f16 was not measured.
+    /// Operations a second with elements of that type. Elements of f16 may be computed in f32 where that is
+    /// faster, as on processors.
     #[must_use]
     pub fn flops(&self, dtype: HostDType) -> f64 {
         let f16 = self.flops_f16.filter(|_| dtype == HostDType::F16);
-        f16.unwrap_or(self.flops_f32)
+        f16.unwrap_or(0.0).max(self.flops_f32)
     }
 }
 

@@ -47,11 +47,13 @@ impl Outcome {
     }
 }
 
-/// Measures everyone on a task.
+/// Measures everyone who does such work.
 pub fn measure(task: &Task, everyone: &mut [Box<dyn Contestant>], effort: Effort) -> Vec<Outcome> {
+    let those = everyone.iter_mut().filter(|one| one.does(&task.shape.work));
+    let mut everyone: Vec<&mut Box<dyn Contestant>> = those.collect();
     let mut outcomes: Vec<_> = everyone
         .iter_mut()
-        .map(|one| prepare(task, &mut **one))
+        .map(|one| prepare(task, one.as_mut()))
         .collect();
     let mut runs = vec![0; everyone.len()];
     for round in 0..effort.rounds as usize {
@@ -63,7 +65,7 @@ pub fn measure(task: &Task, everyone: &mut [Box<dyn Contestant>], effort: Effort
             }
             // Threads of whoever had the turn before may still spin.
             std::thread::sleep(Duration::from_millis(20));
-            let turn = warm(&mut **one, effort).and_then(|once| {
+            let turn = warm(one.as_mut(), effort).and_then(|once| {
                 if runs[at] == 0 {
                     runs[at] = runs_per_turn(once, effort);
                 }

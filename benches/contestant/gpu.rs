@@ -1,6 +1,7 @@
 //! attnc on the adapter: a plan recorded over resident buffers, submitted and waited for.
 
 use super::{Contestant, Ready, Side, kernels_text, timed};
+use crate::shape::Work;
 use crate::task::Task;
 use attnc::gpu::{Executable, Gpu, Io};
 use attnc::opt::Options;
@@ -129,6 +130,11 @@ impl Contestant for AttncGpu {
 
     fn side(&self) -> Side {
         Side::Gpu
+    }
+
+    /// Without attention there is nothing that fusion could change.
+    fn does(&self, work: &Work) -> bool {
+        self.variant.passes.fuse_attention || !matches!(work, Work::Matmul { .. })
     }
 
     fn prepare(&mut self, task: &Task) -> Result<Ready, String> {

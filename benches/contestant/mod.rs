@@ -10,6 +10,7 @@ pub use cpu::AttncCpu;
 pub use gpu::{AttncGpu, Variant, variants};
 pub use peer::Peer;
 
+use crate::shape::Work;
 use crate::task::Task;
 
 /// What a contestant runs on; figures are compared within one.
@@ -43,6 +44,12 @@ pub trait Contestant {
 
     /// What it runs on.
     fn side(&self) -> Side;
+
+    /// Whether work of this kind is anything to it.
+    fn does(&self, work: &Work) -> bool {
+        let _ = work;
+        true
+    }
 
     /// Compiles, runs once, and keeps the task for [`Contestant::run`].
     ///
