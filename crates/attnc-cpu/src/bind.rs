@@ -5,7 +5,7 @@
 
 use crate::error::place;
 use crate::{ExecError, InputProblem, LengthError, Tensor};
-use attnc_ir::{Atom, Dim, Graph, TensorType, ValueId};
+use attnc_ir::{Atom, DType, Dim, Graph, TensorType, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Values of symbolic lengths, by name.
@@ -96,27 +96,49 @@ pub fn bind_dims(
     known: &Dims,
     inputs: &[(String, Tensor)],
 ) -> Result<Dims, ExecError> {
+    let given = inputs.iter().map(|(name, t)| Given {
+        name,
+        dtype: t.dtype(),
+        shape: t.shape(),
+    });
+    dims_of(graph, known, &given.collect::<Vec<_>>())
+}
+
+/// What is to be known of an input before its values are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Given<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) dtype: DType,
+    pub(crate) shape: &'a [usize],
+}
+
+/// As [`bind_dims`], for inputs in any form.
+pub(crate) fn dims_of(
+    graph: &Graph,
+    known: &Dims,
+    inputs: &[Given<'_>],
+) -> Result<Dims, ExecError> {
     let mut problems = name_problems(graph, inputs);
     let mut sizes = Vec::new();
     for &id in graph.inputs() {
         let name = graph.node(id).name();
         let expected = graph.ty(id);
-        let Some((_, tensor)) = inputs.iter().find(|(n, _)| n == name) else {
+        let Some(tensor) = inputs.iter().find(|t| t.name == name) else {
             problems.push(InputProblem::Missing {
                 name: name.to_owned(),
                 expected: expected.to_string(),
             });
             continue;
         };
-        if tensor.dtype() != expected.dtype || !constants_fit(expected, tensor.shape()) {
+        if tensor.dtype != expected.dtype || !constants_fit(expected, tensor.shape) {
             problems.push(InputProblem::Type {
                 name: name.to_owned(),
                 expected: expected.to_string(),
-                found: TensorType::new(tensor.dtype(), tensor.shape().iter().copied()).to_string(),
+                found: TensorType::new(tensor.dtype, tensor.shape.iter().copied()).to_string(),
             });
             continue;
         }
-        for (axis, (dim, &size)) in expected.shape.iter().zip(tensor.shape()).enumerate() {
+        for (axis, (dim, &size)) in expected.shape.iter().zip(tensor.shape).enumerate() {
             sizes.push(Size {
                 name,
                 axis,
@@ -135,7 +157,7 @@ pub fn bind_dims(
     }
 }
 
-fn name_problems(graph: &Graph, inputs: &[(String, Tensor)]) -> Vec<InputProblem> {
+fn name_problems(graph: &Graph, inputs: &[Given<'_>]) -> Vec<InputProblem> {
     let names: Vec<&str> = graph
         .inputs()
         .iter()
@@ -143,14 +165,16 @@ fn name_problems(graph: &Graph, inputs: &[(String, Tensor)]) -> Vec<InputProblem
         .collect();
     let mut seen = BTreeSet::new();
     let mut problems = Vec::new();
-    for (name, _) in inputs {
-        if !names.contains(&name.as_str()) {
+    for &Given { name, .. } in inputs {
+        if !names.contains(&name) {
             problems.push(InputProblem::Unknown {
-                name: name.clone(),
+                name: name.to_owned(),
                 inputs: names.join(", "),
             });
         } else if !seen.insert(name) {
-            problems.push(InputProblem::Repeated { name: name.clone() });
+            problems.push(InputProblem::Repeated {
+                name: name.to_owned(),
+            });
         }
     }
     problems

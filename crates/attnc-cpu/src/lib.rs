@@ -41,5 +41,5 @@ mod tensor;
 
 pub use bind::{Dims, bind_dims};
 pub use error::{ExecError, InputProblem, LengthError};
-pub use exec::Executor;
+pub use exec::{Executor, Output};
 pub use tensor::{Tensor, TensorBuf};

@@ -3,6 +3,7 @@
 //! Everything that depends on the lengths is decided here, so that [`Executable::encode`] only records.
 
 use crate::executable::{REMEMBERED, State};
+use crate::uniforms::Uniforms;
 use crate::{Error, Executable};
 use attnc_plan::{Access, BufferId, BufferKind, DimValues, MemoryPlan, Plan, Port, StepLaunch};
 use std::collections::BTreeMap;
@@ -51,7 +52,8 @@ impl Executable {
     /// Binds host buffers, by the names of inputs and outputs.
     ///
     /// Buffers need `STORAGE` usage and at least the bytes of the tensor, rounded up to 4. Where the
-    /// same lengths and buffers were bound lately, that binding is returned and nothing is made.
+    /// same lengths and buffers were bound lately, that binding is returned and nothing is made, on the
+    /// device or on the host.
     ///
     /// # Errors
     /// Every buffer that is missing, unknown, too small or bound in two roles; sizes over the device's
@@ -62,17 +64,15 @@ impl Executable {
         dims: &DimValues,
         buffers: &[(&str, &wgpu::Buffer)],
     ) -> Result<Arc<Io>, Error> {
-        let host = self.host_buffers(dims, buffers)?;
-        let mut state = self.state();
-        if let Some(at) = state
-            .recent
-            .iter()
-            .position(|io| io.dims == *dims && io.host == host)
+        let given = |name: &str| buffers.iter().find(|(n, _)| *n == name).map(|(_, b)| *b);
+        // As many buffers as ports, and one for each port: then no name is unknown or given twice.
+        if buffers.len() == ports_of(&self.plan).count()
+            && let Some(io) = self.recall(dims, |_, port| given(&port.name))
         {
-            let io = state.recent.remove(at);
-            state.recent.push(Arc::clone(&io));
             return Ok(io);
         }
+        let host = self.host_buffers(dims, buffers)?;
+        let mut state = self.state();
         let io = self.guarded(device, "binding", || {
             self.build_io(device, dims, host, &mut state)
         })?;
@@ -82,6 +82,22 @@ impl Executable {
             state.recent.remove(0);
         }
         Ok(io)
+    }
+
+    /// The binding of these lengths and buffers, if it was made lately; nothing is allocated.
+    pub(crate) fn recall<'b>(
+        &self,
+        dims: &DimValues,
+        given: impl Fn(usize, &Port) -> Option<&'b wgpu::Buffer>,
+    ) -> Option<Arc<Io>> {
+        let mut state = self.state();
+        let at = state.recent.iter().position(|io| {
+            let mut ports = ports_of(&self.plan).zip(&io.host).enumerate();
+            io.dims == *dims && ports.all(|(at, (port, known))| given(at, port) == Some(known))
+        })?;
+        // The latest is last.
+        state.recent[at..].rotate_left(1);
+        state.recent.last().cloned()
     }
 
     fn build_io(
@@ -107,6 +123,7 @@ impl Executable {
             .map(|step| step.launch(dims, limits.workgroups_per_dimension))
             .collect::<Result<_, _>>()?;
         let uniforms = Uniforms::new(device, &launches, limits.uniform_offset_alignment);
+        state.buffers_created += uniforms.buffers();
         let mut dispatches = Vec::new();
         for (step, launch) in launches.iter().enumerate() {
             if launch.workgroups == [0; 3] {
@@ -313,55 +330,4 @@ fn shared_outputs(plan: &Plan, host: &[wgpu::Buffer]) -> Vec<String> {
         }
     }
     wrong
-}
-
-/// All uniform structs of a binding in one buffer; equal ones are stored once.
-struct Uniforms {
-    buffer: Option<wgpu::Buffer>,
-    offsets: BTreeMap<Vec<u8>, u64>,
-}
-
-impl Uniforms {
-    fn new(device: &wgpu::Device, launches: &[StepLaunch], alignment: u32) -> Self {
-        let mut bytes: Vec<u8> = Vec::new();
-        let mut offsets = BTreeMap::new();
-        for launch in launches.iter().filter(|l| !l.uniforms.is_empty()) {
-            if !offsets.contains_key(&launch.uniforms) {
-                bytes.resize(bytes.len().next_multiple_of(alignment as usize), 0);
-                offsets.insert(launch.uniforms.clone(), bytes.len() as u64);
-                bytes.extend(&launch.uniforms);
-            }
-        }
-        if bytes.is_empty() {
-            return Self {
-                buffer: None,
-                offsets,
-            };
-        }
-        let buffer = device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("attnc uniforms"),
-            size: bytes.len() as u64,
-            usage: wgpu::BufferUsages::UNIFORM,
-            mapped_at_creation: true,
-        });
-        // Not mapped only if making the buffer failed, which the error scope around this reports.
-        if let Ok(mut view) = buffer.get_mapped_range_mut(..) {
-            view.copy_from_slice(&bytes);
-        }
-        buffer.unmap();
-        Self {
-            buffer: Some(buffer),
-            offsets,
-        }
-    }
-
-    fn binding(&self, uniforms: &[u8]) -> Option<wgpu::BufferBinding<'_>> {
-        let offset = *self.offsets.get(uniforms)?;
-        let size = wgpu::BufferSize::new(uniforms.len() as u64);
-        Some(wgpu::BufferBinding {
-            buffer: self.buffer.as_ref()?,
-            offset,
-            size,
-        })
-    }
 }

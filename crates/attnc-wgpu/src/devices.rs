@@ -294,8 +294,8 @@ impl Gpu {
     /// # Errors
     /// Where the device is lost.
     pub fn wait(&self) -> Result<(), Error> {
-        scope::guarded(&self.device, "waiting for the device", || {
-            crate::readback::wait(&self.device, "waiting for the device")
+        scope::guarded(&self.device, &"waiting for the device", || {
+            crate::readback::wait(&self.device, &"waiting for the device")
         })
     }
 }

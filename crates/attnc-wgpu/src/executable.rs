@@ -26,12 +26,23 @@ pub struct Stats {
     pub pipelines_created: u64,
     /// Bind groups made; running at lengths and buffers seen before makes none.
     pub bind_groups_created: u64,
-    /// Arena buffers made.
+    /// Buffers made: of weights, of the arena, of uniforms, and those of a [`Runner`](crate::Runner).
+    /// Running at lengths and buffers seen before makes none.
+    pub buffers_created: u64,
+    /// Those of the arena among them.
     pub arena_buffers_created: u64,
     /// Bytes of the arena.
     pub arena_bytes: u64,
     /// Bytes of weights uploaded.
     pub weight_bytes: u64,
+}
+
+impl Stats {
+    /// Objects made on the device: pipelines, bind groups and buffers.
+    #[must_use]
+    pub fn objects_created(&self) -> u64 {
+        self.pipelines_created + self.bind_groups_created + self.buffers_created
+    }
 }
 
 /// Bindings remembered for reuse. Each holds the host's buffers alive, hence few.
@@ -44,6 +55,8 @@ pub(crate) struct State {
     /// The most recent bindings, latest last.
     pub(crate) recent: Vec<Arc<Io>>,
     pub(crate) bind_groups_created: u64,
+    /// Buffers made since the weights, those of the arena aside.
+    pub(crate) buffers_created: u64,
     /// Lengths lately found to be within the limits.
     pub(crate) fitting: Vec<DimValues>,
 }
@@ -145,10 +158,18 @@ impl Executable {
         Stats {
             pipelines_created: self.pipelines.len() as u64,
             bind_groups_created: state.bind_groups_created,
+            buffers_created: self.weights.made + state.arena.created + state.buffers_created,
             arena_buffers_created: state.arena.created,
             arena_bytes: state.arena.bytes(),
             weight_bytes: self.weights.bytes,
         }
+    }
+
+    /// Bytes of the arena at the lengths bound latest; 0 before.
+    #[must_use]
+    pub fn latest_arena_bytes(&self) -> u64 {
+        let state = self.state();
+        state.recent.last().map_or(0, |io| io.memory.peak_bytes)
     }
 
     /// Lets go of the arena and of remembered bindings (and so of the host's buffers in them). An
@@ -171,7 +192,8 @@ impl Executable {
         what: &str,
         work: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        scope::guarded(device, &format!("{what} `{}`", self.plan.model), work)
+        let during = format_args!("{what} `{}`", self.plan.model);
+        scope::guarded(device, &during, work)
     }
 }
 

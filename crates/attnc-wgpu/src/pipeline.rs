@@ -30,7 +30,7 @@ fn build(
     kernel: &KernelArtifact,
     checks: Checks,
 ) -> Result<Pipeline, Error> {
-    let during = format!("compiling kernel `{}`", kernel.name);
+    let during = format_args!("compiling kernel `{}`", kernel.name);
     scope::guarded(device, &during, || {
         let label = Some(kernel.name.as_str());
         let module = shader_module(device, kernel, checks);

@@ -1,13 +1,16 @@
 //! Error scopes: what wgpu would otherwise panic about becomes an [`Error`].
 
 use crate::Error;
+use std::fmt::Display;
 
 /// Runs `work` and turns what the device complains about meanwhile into an error.
+///
+/// `during` says what is being done; it is written out only where something went wrong.
 ///
 /// Scopes belong to the thread that opens them, so work that is spread over threads opens one in each.
 pub(crate) fn guarded<T>(
     device: &wgpu::Device,
-    during: &str,
+    during: &dyn Display,
     work: impl FnOnce() -> Result<T, Error>,
 ) -> Result<T, Error> {
     let memory = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
@@ -30,8 +33,8 @@ pub(crate) fn guarded<T>(
 }
 
 /// One device error as ours, with its chain of causes.
-fn device_error(device: &wgpu::Device, during: &str, error: wgpu::Error) -> Error {
-    let during = during.to_owned();
+fn device_error(device: &wgpu::Device, during: &dyn Display, error: wgpu::Error) -> Error {
+    let during = during.to_string();
     if is_lost(device) {
         return Error::DeviceLost {
             during,

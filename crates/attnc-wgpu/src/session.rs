@@ -14,9 +14,13 @@
 //! # }
 //! ```
 
+use crate::bind::ports_of;
+use crate::executable::REMEMBERED;
+use crate::outputs::OutputLayout;
+use crate::readback::Staging;
 use crate::weights::{storage_buffer, write};
-use crate::{Error, Executable, Io, StepTime, readback, scope};
-use attnc_plan::{DType, DimBinding, DimError, DimValues, Plan, Port, WeightSource};
+use crate::{Error, Executable, Inputs, Io, StepTime, inputs, readback, scope};
+use attnc_plan::{DType, DimBinding, DimValues, Plan, Port, WeightSource};
 use std::sync::Arc;
 
 /// A tensor of the host, borrowed.
@@ -44,6 +48,9 @@ pub struct HostTensor {
 }
 
 /// Runs one plan on host tensors, keeping device buffers between runs.
+///
+/// The first run at some lengths makes what they need; later ones make nothing, on the device or on the host,
+/// but what wgpu needs to record and submit commands.
 #[derive(Debug)]
 pub struct Runner {
     device: wgpu::Device,
@@ -51,7 +58,31 @@ pub struct Runner {
     executable: Executable,
     /// By port, inputs then outputs; grown where a run needs more.
     ports: Vec<Option<wgpu::Buffer>>,
-    staging: Option<wgpu::Buffer>,
+    /// The one buffer results are read through.
+    staging: Option<Staging>,
+    /// What the latest shapes need, the latest last.
+    prepared: Vec<Arc<Prepared>>,
+}
+
+/// What follows from the shapes of the inputs.
+#[derive(Debug)]
+struct Prepared {
+    /// The lengths given, and the shapes of the inputs in the order of the ports.
+    given: DimValues,
+    shapes: Vec<Vec<usize>>,
+    /// All lengths.
+    dims: DimValues,
+    outputs: OutputLayout,
+}
+
+impl Prepared {
+    fn is_for(&self, plan: &Plan, inputs: &dyn Inputs, dims: &DimValues) -> bool {
+        let mut ports = plan.inputs.iter().zip(&self.shapes);
+        self.given == *dims
+            && ports.all(|(port, known)| {
+                inputs::find(inputs, &port.name).is_some_and(|tensor| tensor.shape == known)
+            })
+    }
 }
 
 impl Runner {
@@ -86,6 +117,7 @@ impl Runner {
             executable,
             ports,
             staging: None,
+            prepared: Vec::new(),
         }
     }
 
@@ -113,28 +145,46 @@ impl Runner {
         inputs: &[(&str, HostTensorRef<'_>)],
         dims: &DimValues,
     ) -> Result<Vec<HostTensor>, Error> {
-        let device = self.device.clone();
-        let io = self.prepare(inputs, dims)?;
-        let layout = self.output_layout(&io)?;
-        let size = layout.last().map_or(0, |o| o.offset + o.padded).max(4);
-        let during = format!("running `{}`", self.executable.plan.model);
-        scope::guarded(&device, &during, || {
-            let staging = self.staging(size);
-            let mut encoder =
-                device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let plan = Arc::clone(&self.executable.plan);
+        let mut outputs = Vec::with_capacity(plan.outputs.len());
+        self.run_each(&inputs, dims, &mut |at, output| {
+            outputs.push(HostTensor {
+                name: plan.outputs[at].name.clone(),
+                dtype: output.dtype,
+                shape: output.shape.to_vec(),
+                bytes: output.bytes.to_vec(),
+            });
+        })?;
+        Ok(outputs)
+    }
+
+    /// As [`Runner::run_with`], handing each output to `each` where it lies, with its position in the plan:
+    /// nothing is copied or allocated for it.
+    ///
+    /// # Errors
+    /// As [`Runner::run`].
+    pub fn run_each(
+        &mut self,
+        inputs: &dyn Inputs,
+        dims: &DimValues,
+        each: &mut dyn FnMut(usize, HostTensorRef<'_>),
+    ) -> Result<(), Error> {
+        let (prepared, io) = self.prepare(inputs, dims)?;
+        let during = format_args!("running `{}`", self.executable.plan.model);
+        scope::guarded(&self.device, &during, || {
+            self.upload(inputs)?;
+            let mut encoder = self.device.create_command_encoder(&Default::default());
             self.executable.encode(&mut encoder, &io);
-            for (output, buffer) in layout
-                .iter()
-                .zip(&io.host[self.executable.plan.inputs.len()..])
-            {
-                if output.padded > 0 {
-                    let copied = Some(output.padded);
-                    encoder.copy_buffer_to_buffer(buffer, 0, &staging, output.offset, copied);
-                }
-            }
+            let Some(staging) = &self.staging else {
+                self.queue.submit([encoder.finish()]);
+                return readback::wait(&self.device, &during);
+            };
+            let outputs = &prepared.outputs;
+            let buffers = &io.host[self.executable.plan.inputs.len()..];
+            outputs.copy(&mut encoder, buffers, &staging.buffer);
             self.queue.submit([encoder.finish()]);
-            readback::read(&device, &staging, size, &during, |bytes| {
-                layout.iter().map(|output| output.tensor(bytes)).collect()
+            staging.read(&self.device, outputs.bytes, &during, |bytes| {
+                outputs.each(bytes, each);
             })
         })
     }
@@ -145,187 +195,110 @@ impl Runner {
     /// As [`Runner::run`], and where the device has no timestamps.
     pub fn profile(
         &mut self,
-        inputs: &[(&str, HostTensorRef<'_>)],
+        inputs: &dyn Inputs,
         dims: &DimValues,
     ) -> Result<Vec<StepTime>, Error> {
-        let io = self.prepare(inputs, dims)?;
+        let (_, io) = self.prepare(inputs, dims)?;
+        let during = format_args!("uploading inputs of `{}`", self.executable.plan.model);
+        scope::guarded(&self.device, &during, || self.upload(inputs))?;
         self.executable.profile(&self.device, &self.queue, &io)
     }
 
-    /// Checks, solves the lengths, uploads and binds.
+    /// Checks, solves the lengths, makes room and binds; what is known of these shapes is not done again.
     fn prepare(
         &mut self,
-        inputs: &[(&str, HostTensorRef<'_>)],
+        inputs: &dyn Inputs,
         dims: &DimValues,
-    ) -> Result<Arc<Io>, Error> {
+    ) -> Result<(Arc<Prepared>, Arc<Io>), Error> {
         let plan = Arc::clone(&self.executable.plan);
-        let given = check_inputs(&plan, inputs)?;
-        let binding = DimBinding::for_plan(&plan).dims(dims);
-        let binding = inputs
-            .iter()
-            .fold(binding, |b, (name, t)| b.shape(name, t.shape));
-        let dims = binding.finish()?;
-        self.executable.check_sizes(&dims)?;
-        let device = self.device.clone();
-        let during = format!("uploading inputs of `{}`", plan.model);
-        scope::guarded(&device, &during, || self.upload(&plan, &given, &dims))?;
-        let named: Vec<(&str, &wgpu::Buffer)> = crate::bind::ports_of(&plan)
-            .zip(&self.ports)
-            .filter_map(|(port, buffer)| Some((port.name.as_str(), buffer.as_ref()?)))
-            .collect();
-        self.executable.bind(&device, &dims, &named)
+        inputs::check(&plan, inputs)?;
+        let mut known = self.prepared.iter();
+        let prepared = match known.position(|p| p.is_for(&plan, inputs, dims)) {
+            Some(at) => {
+                self.prepared[at..].rotate_left(1);
+                Arc::clone(&self.prepared[self.prepared.len() - 1])
+            }
+            None => self.learn(&plan, inputs, dims)?,
+        };
+        let io = self.bind(&plan, &prepared.dims)?;
+        Ok((prepared, io))
     }
 
-    fn upload(
+    /// Solves the lengths that follow from the shapes, and makes room for all tensors.
+    fn learn(
         &mut self,
         plan: &Plan,
-        given: &[HostTensorRef<'_>],
+        inputs: &dyn Inputs,
+        given: &DimValues,
+    ) -> Result<Arc<Prepared>, Error> {
+        let binding = DimBinding::for_plan(plan).dims(given);
+        let binding = inputs::each(inputs).fold(binding, |b, (name, t)| b.shape(name, t.shape));
+        let dims = binding.finish()?;
+        self.executable.check_sizes(&dims)?;
+        let outputs = OutputLayout::new(plan, &dims)?;
+        let during = format_args!("making buffers of `{}`", plan.model);
+        let device = self.device.clone();
+        scope::guarded(&device, &during, || self.make_room(plan, &dims, &outputs))?;
+        let shapes = plan.inputs.iter().map(|port| {
+            let tensor = inputs::find(inputs, &port.name);
+            tensor.map(|t| t.shape.to_vec()).unwrap_or_default()
+        });
+        let prepared = Arc::new(Prepared {
+            given: given.clone(),
+            shapes: shapes.collect(),
+            dims,
+            outputs,
+        });
+        if self.prepared.len() == REMEMBERED {
+            self.prepared.remove(0);
+        }
+        self.prepared.push(Arc::clone(&prepared));
+        Ok(prepared)
+    }
+
+    /// A buffer for each port and one for results, as large as these lengths need; buffers only ever grow.
+    fn make_room(
+        &mut self,
+        plan: &Plan,
         dims: &DimValues,
+        outputs: &OutputLayout,
     ) -> Result<(), Error> {
-        for (at, port) in crate::bind::ports_of(plan).enumerate() {
+        for (slot, port) in self.ports.iter_mut().zip(ports_of(plan)) {
             let needed = plan.buffer(port.buffer).allocated_bytes(dims)?;
-            let slot = &mut self.ports[at];
-            let buffer = match slot {
-                Some(buffer) if buffer.size() >= needed => &*buffer,
-                _ => {
-                    // What is remembered would keep the old buffer alive.
-                    self.executable.state().recent.clear();
-                    slot.insert(storage_buffer(&self.device, &port.name, needed))
-                }
-            };
-            if let Some(tensor) = given.get(at) {
-                write(&self.queue, buffer, tensor.bytes);
+            if slot.as_ref().is_none_or(|have| have.size() < needed) {
+                let mut state = self.executable.state();
+                // What is remembered would keep the old buffer alive.
+                state.recent.clear();
+                state.buffers_created += 1;
+                *slot = Some(storage_buffer(&self.device, &port.name, needed));
             }
+        }
+        let have = self.staging.as_ref().map_or(0, |s| s.buffer.size());
+        if have < outputs.bytes {
+            self.executable.state().buffers_created += 1;
+            self.staging = Some(Staging::new(&self.device, "attnc results", outputs.bytes));
         }
         Ok(())
     }
 
-    /// The one buffer results are read through.
-    fn staging(&mut self, size: u64) -> wgpu::Buffer {
-        match &self.staging {
-            Some(buffer) if buffer.size() >= size => buffer.clone(),
-            _ => {
-                let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
-                    label: Some("attnc results"),
-                    size,
-                    usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-                    mapped_at_creation: false,
-                });
-                self.staging = Some(buffer.clone());
-                buffer
+    fn bind(&self, plan: &Plan, dims: &DimValues) -> Result<Arc<Io>, Error> {
+        let known = |at: usize, _: &Port| self.ports[at].as_ref();
+        if let Some(io) = self.executable.recall(dims, known) {
+            return Ok(io);
+        }
+        let named: Vec<(&str, &wgpu::Buffer)> = ports_of(plan)
+            .zip(&self.ports)
+            .filter_map(|(port, buffer)| Some((port.name.as_str(), buffer.as_ref()?)))
+            .collect();
+        self.executable.bind(&self.device, dims, &named)
+    }
+
+    fn upload(&self, inputs: &dyn Inputs) -> Result<(), Error> {
+        for (port, buffer) in self.executable.plan.inputs.iter().zip(&self.ports) {
+            if let (Some(tensor), Some(buffer)) = (inputs::find(inputs, &port.name), buffer) {
+                write(&self.queue, buffer, tensor.bytes, |_| Ok(()))?;
             }
         }
-    }
-
-    fn output_layout(&self, io: &Io) -> Result<Vec<OutputPlace>, Error> {
-        let plan = &self.executable.plan;
-        let mut offset = 0;
-        let mut out = Vec::with_capacity(plan.outputs.len());
-        for port in &plan.outputs {
-            let bytes = plan.buffer(port.buffer).bytes(&io.dims)?;
-            let padded = bytes.next_multiple_of(4);
-            let shape = concrete(port, &io.dims)?;
-            let tensor = (port.name.clone(), port.dtype, shape);
-            out.push(OutputPlace {
-                tensor,
-                offset,
-                bytes,
-                padded,
-            });
-            // Mapping asks for offsets that are multiples of 8.
-            offset += padded.next_multiple_of(8);
-        }
-        Ok(out)
-    }
-}
-
-/// Where an output lies in the staging buffer.
-struct OutputPlace {
-    tensor: (String, DType, Vec<usize>),
-    offset: u64,
-    bytes: u64,
-    padded: u64,
-}
-
-impl OutputPlace {
-    fn tensor(&self, staged: &[u8]) -> HostTensor {
-        let (name, dtype, shape) = self.tensor.clone();
-        // The staging buffer is mapped, so offsets into it fit a usize.
-        let (start, len) = (self.offset as usize, self.bytes as usize);
-        HostTensor {
-            name,
-            dtype,
-            shape,
-            bytes: staged[start..start + len].to_vec(),
-        }
-    }
-}
-
-fn concrete(port: &Port, dims: &DimValues) -> Result<Vec<usize>, DimError> {
-    let value = |d| {
-        let value = dims.eval(d)?;
-        usize::try_from(value).map_err(|_| DimError::Overflow(d.to_string()))
-    };
-    port.shape.iter().map(value).collect()
-}
-
-/// The inputs in the plan's order, or everything that is wrong with them but the shapes.
-fn check_inputs<'a>(
-    plan: &Plan,
-    inputs: &[(&str, HostTensorRef<'a>)],
-) -> Result<Vec<HostTensorRef<'a>>, Error> {
-    let mut wrong = Vec::new();
-    for (at, (name, tensor)) in inputs.iter().enumerate() {
-        if plan.input(name).is_none() {
-            let known: Vec<_> = plan
-                .inputs
-                .iter()
-                .map(|p| format!("`{}`", p.name))
-                .collect();
-            wrong.push(format!(
-                "no input is named `{name}`; there are {}",
-                known.join(", ")
-            ));
-        } else if inputs[..at].iter().any(|(earlier, _)| earlier == name) {
-            wrong.push(format!("input `{name}` is given twice"));
-        }
-        let elements = tensor
-            .shape
-            .iter()
-            .try_fold(1usize, |n, &d| n.checked_mul(d));
-        let expected = elements.and_then(|n| n.checked_mul(tensor.dtype.bytes()));
-        if expected != Some(tensor.bytes.len()) {
-            let (shape, dtype, found) = (tensor.shape, tensor.dtype, tensor.bytes.len());
-            wrong.push(format!(
-                "input `{name}`: {found} bytes are not a {dtype} tensor of shape {shape:?}"
-            ));
-        }
-    }
-    let mut ordered = Vec::new();
-    for port in &plan.inputs {
-        match inputs.iter().find(|(name, _)| *name == port.name) {
-            None => wrong.push(format!(
-                "input `{}` of type {} is missing",
-                port.name,
-                port.type_text()
-            )),
-            Some((_, tensor)) if tensor.dtype != port.dtype => {
-                let said = port
-                    .source_dtype
-                    .as_ref()
-                    .map(|s| format!(" (`{s}` in the model)"));
-                let said = said.unwrap_or_default();
-                let (name, want, have) = (&port.name, port.dtype, tensor.dtype);
-                wrong.push(format!(
-                    "input `{name}`: expected {want}{said}, found {have}"
-                ));
-            }
-            Some((_, tensor)) => ordered.push(*tensor),
-        }
-    }
-    if wrong.is_empty() {
-        Ok(ordered)
-    } else {
-        Err(Error::Inputs(wrong))
+        Ok(())
     }
 }

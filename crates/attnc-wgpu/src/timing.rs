@@ -4,7 +4,8 @@
 //! timestamps can time. The sum is therefore a little more than one pass over all steps takes.
 
 use crate::bind::{Dispatch, Io};
-use crate::{Error, Executable, encode, readback};
+use crate::readback::Staging;
+use crate::{Error, Executable, encode};
 
 /// Two timestamps a step; a query set holds 4096.
 const STEPS_PER_SET: usize = (wgpu::QUERY_SET_MAX_QUERIES / 2) as usize;
@@ -60,16 +61,14 @@ impl Executable {
             ty: wgpu::QueryType::Timestamp,
             count,
         });
-        let buffer = |usage| {
-            device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("attnc step times"),
-                size: u64::from(count) * 8,
-                usage,
-                mapped_at_creation: false,
-            })
-        };
-        let resolved = buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC);
-        let staging = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
+        let size = u64::from(count) * 8;
+        let resolved = device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("attnc step times"),
+            size,
+            usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: false,
+        });
+        let staging = Staging::new(device, "attnc step times", size);
         let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         for (dispatch, first) in dispatches.iter().zip((0..count).step_by(2)) {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
@@ -84,9 +83,9 @@ impl Executable {
             encode::record(&mut pass, dispatch);
         }
         encoder.resolve_query_set(&queries, 0..count, &resolved, 0);
-        encoder.copy_buffer_to_buffer(&resolved, 0, &staging, 0, Some(staging.size()));
+        encoder.copy_buffer_to_buffer(&resolved, 0, &staging.buffer, 0, Some(size));
         queue.submit([encoder.finish()]);
-        readback::read(device, &staging, staging.size(), "timing steps", |bytes| {
+        staging.read(device, size, &"timing steps", |bytes| {
             bytes
                 .as_chunks::<8>()
                 .0

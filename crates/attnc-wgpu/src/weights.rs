@@ -4,10 +4,11 @@ use crate::{Error, readback, scope};
 use attnc_plan::{Buffer, BufferId, Limits, Plan, WeightSource};
 use std::collections::BTreeMap;
 
-/// Weights are handed to the queue in pieces of this size, so that its staging memory stays small…
-const CHUNK: usize = 16 << 20;
-/// …and what is staged is flushed each time this much has gathered.
-const FLUSH: u64 = 128 << 20;
+/// Weights are handed to the queue in pieces of this size…
+const CHUNK: usize = 8 << 20;
+/// …and sent off each time this much has gathered: the queue keeps a copy of its own until then, and what is
+/// on its way at once adds to the peak of the host's memory.
+const FLUSH: usize = 4 * CHUNK;
 
 /// Weights in device memory.
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ pub(crate) struct DeviceWeights {
     pub(crate) buffers: BTreeMap<BufferId, wgpu::Buffer>,
     /// Bytes uploaded; a weight that several buffers name counts once.
     pub(crate) bytes: u64,
+    /// Buffers made.
+    pub(crate) made: u64,
 }
 
 /// Uploads the weights of a plan.
@@ -33,20 +36,23 @@ pub(crate) fn upload(
         let buffer = match by_name.get(name) {
             Some(buffer) => buffer.clone(),
             None => {
-                let during = format!("uploading weight `{name}` ({} bytes)", bytes.len());
+                let during = format_args!("uploading weight `{name}` ({} bytes)", bytes.len());
                 let buffer = scope::guarded(device, &during, || {
                     let size = (bytes.len() as u64).next_multiple_of(16).max(16);
                     let buffer = storage_buffer(device, name, size);
-                    write(queue, &buffer, bytes);
-                    staged += size;
-                    if staged >= FLUSH {
+                    write(queue, &buffer, bytes, |piece| {
+                        staged += piece;
+                        if staged < FLUSH {
+                            return Ok(());
+                        }
                         staged = 0;
                         queue.submit([]);
-                        readback::wait(device, &during)?;
-                    }
+                        readback::wait(device, &during)
+                    })?;
                     Ok(buffer)
                 })?;
                 out.bytes += bytes.len() as u64;
+                out.made += 1;
                 by_name.insert(name, buffer.clone());
                 buffer
             }
@@ -68,17 +74,25 @@ pub(crate) fn storage_buffer(device: &wgpu::Device, label: &str, size: u64) -> w
     })
 }
 
-/// Writes bytes to the start of a buffer; a tail that is no multiple of 4 is filled up with zeros.
-pub(crate) fn write(queue: &wgpu::Queue, buffer: &wgpu::Buffer, bytes: &[u8]) {
+/// Writes bytes to the start of a buffer, piece by piece, and says how large each was; a tail that is no
+/// multiple of 4 is filled up with zeros.
+pub(crate) fn write(
+    queue: &wgpu::Queue,
+    buffer: &wgpu::Buffer,
+    bytes: &[u8],
+    mut written: impl FnMut(usize) -> Result<(), Error>,
+) -> Result<(), Error> {
     let whole = bytes.len() / 4 * 4;
     for (n, chunk) in bytes[..whole].chunks(CHUNK).enumerate() {
         queue.write_buffer(buffer, (n * CHUNK) as u64, chunk);
+        written(chunk.len())?;
     }
     if whole < bytes.len() {
         let mut tail = [0; 4];
         tail[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
         queue.write_buffer(buffer, whole as u64, &tail);
     }
+    Ok(())
 }
 
 /// A weight's buffer, name and bytes.

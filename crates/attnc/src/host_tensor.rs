@@ -15,6 +15,7 @@
 //! Invariant: the bytes are dense, row-major, little-endian, and as many as shape and type ask for.
 
 use crate::HostDType;
+use crate::backend::Output;
 use crate::ir::{DType, TensorData, to_odd};
 use half::{bf16, f16};
 use indexmap::IndexMap;
@@ -360,21 +361,38 @@ impl HostTensor {
     /// model would. `None` for a weight without data.
     #[must_use]
     pub fn from_graph(data: &TensorData, dtype: HostDType) -> Option<Self> {
-        let stored = data.bytes.as_ref()?;
-        let bytes = if HostDType::from(data.dtype) == dtype && dtype != HostDType::Bool {
-            stored.to_vec()
-        } else {
-            let mut bytes = Vec::with_capacity(data.len() * dtype.bytes());
-            for value in data.to_f64()? {
-                put_value(value, dtype, &mut bytes);
-            }
-            bytes
-        };
-        Some(Self {
+        let mut tensor = Self::empty(dtype);
+        let stored = Output::new(data.dtype, &data.shape, data.bytes.as_deref()?);
+        tensor.assign(stored, dtype);
+        Some(tensor)
+    }
+
+    /// Nothing yet.
+    pub(crate) fn empty(dtype: HostDType) -> Self {
+        Self {
             dtype,
-            shape: data.shape.clone(),
-            bytes,
-        })
+            shape: vec![0],
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Becomes a result of the graph in a type of the host, as [`HostTensor::from_graph`]; memory that is there
+    /// is used again.
+    pub(crate) fn assign(&mut self, output: Output<'_>, dtype: HostDType) {
+        self.dtype = dtype;
+        self.shape.clear();
+        self.shape.extend(output.shape);
+        self.bytes.clear();
+        if HostDType::from(output.dtype) == dtype && dtype != HostDType::Bool {
+            self.bytes.extend(output.bytes);
+            return;
+        }
+        let size = output.dtype.bytes();
+        self.bytes
+            .reserve(output.bytes.len() / size * dtype.bytes());
+        for raw in output.bytes.chunks_exact(size) {
+            put_value(stored_value(output.dtype, raw), dtype, &mut self.bytes);
+        }
     }
 
     /// The tensor in another type of the host, by way of `f64`.
@@ -389,6 +407,18 @@ impl HostTensor {
             shape: self.shape.clone(),
             bytes,
         }
+    }
+}
+
+/// An element as the graph stores it; truth values are 0 or 1.
+fn stored_value(dtype: DType, raw: &[u8]) -> f64 {
+    match dtype {
+        DType::F32 => f32::get(raw).into(),
+        DType::F16 => f16::get(raw).into(),
+        DType::BF16 => bf16::get(raw).into(),
+        DType::I32 => i32::get(raw).into(),
+        DType::U32 => u32::get(raw).into(),
+        DType::Bool => f64::from(u8::from(u32::get(raw) != 0)),
     }
 }
 

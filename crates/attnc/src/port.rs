@@ -1,8 +1,8 @@
 //! Inputs and outputs of a model, with the types its file declares.
 
+use crate::HostDType;
 use crate::ir::{DType, Dim, Graph};
 use crate::plan::Plan;
-use crate::{HostDType, HostTensor};
 
 /// An input or output of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,11 +39,6 @@ impl Port {
     pub fn type_text(&self) -> String {
         let dims: Vec<_> = self.shape.iter().map(ToString::to_string).collect();
         format!("{}[{}]", self.host_dtype(), dims.join(", "))
-    }
-
-    /// A result as the host wants it; `None` where it has no data.
-    pub(crate) fn to_host(&self, data: &crate::ir::TensorData) -> Option<HostTensor> {
-        HostTensor::from_graph(data, self.host_dtype())
     }
 
     /// The inputs of a graph that was not imported.

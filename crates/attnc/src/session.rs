@@ -12,14 +12,13 @@
 
 use crate::backend::{Backends, Executable, Opened, Stats, StepTime};
 use crate::inputs::{self, BoundInputs};
-use crate::ir::TensorData;
 use crate::onnx::DerivedInput;
 use crate::opt::{self, AttentionReport, Optimised};
 use crate::plan::DimValues;
 use crate::plan::bundle::{self, BundleWeights, PLAN_FILE, WEIGHTS_FILE};
 use crate::rules::Rules;
 use crate::sources::{self, Source};
-use crate::{Error, Model, Port, Tensors, compile, derived, files, mapped};
+use crate::{Error, HostTensor, Model, Port, Tensors, compile, derived, files, mapped};
 use std::path::Path;
 
 /// How to run a model.
@@ -182,19 +181,27 @@ impl Session {
     /// # Errors
     /// Sizes beyond a limit, trouble of the device.
     pub fn run_bound(&mut self, bound: &BoundInputs) -> Result<Tensors, Error> {
-        let outputs = self.executable.run(bound)?;
-        self.host_tensors(&outputs)
+        let mut outputs = Tensors::new();
+        self.run_into(bound, &mut outputs)?;
+        Ok(outputs)
     }
 
-    fn host_tensors(&self, outputs: &[TensorData]) -> Result<Tensors, Error> {
-        let named = self.outputs.iter().zip(outputs).map(|(port, data)| {
-            let tensor = port.to_host(data).ok_or_else(|| Error::BackendCannot {
-                backend: self.backend().to_owned(),
-                what: format!("give output `{}`", port.name),
-            })?;
-            Ok((port.name.clone(), tensor))
-        });
-        named.collect()
+    /// As [`Session::run_bound`], into the outputs of an earlier run: their memory is used again, so that a run
+    /// at the lengths of the run before it allocates nothing but what the device's interface does.
+    ///
+    /// # Errors
+    /// As [`Session::run_bound`]; `outputs` are of no use then.
+    pub fn run_into(&mut self, bound: &BoundInputs, outputs: &mut Tensors) -> Result<(), Error> {
+        let ports = &self.outputs;
+        if outputs.len() != ports.len() || !ports.iter().all(|p| outputs.contains_key(&p.name)) {
+            let empty = |p: &Port| (p.name.clone(), HostTensor::empty(p.host_dtype()));
+            *outputs = ports.iter().map(empty).collect();
+        }
+        self.executable.run_each(bound, &mut |at, output| {
+            if let Some(tensor) = outputs.get_mut(&ports[at].name) {
+                tensor.assign(output, ports[at].host_dtype());
+            }
+        })
     }
 
     /// Runs once more and says how long each step took; nothing where the backend cannot tell.

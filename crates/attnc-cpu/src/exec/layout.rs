@@ -40,10 +40,13 @@ impl Layout {
 
     /// Whether the elements lie one after another in row-major order.
     pub(crate) fn is_packed(&self) -> bool {
-        let packed = Self::packed(&self.shape);
+        let mut stride = 1;
         self.elements() == 0
-            || (0..self.shape.len())
-                .all(|n| self.shape[n] == 1 || self.strides[n] == packed.strides[n])
+            || (0..self.shape.len()).rev().all(|n| {
+                let packed = self.shape[n] == 1 || self.strides[n] == stride;
+                stride *= signed(self.shape[n]);
+                packed
+            })
     }
 
     /// Result axis `i` is axis `perm[i]`.

@@ -38,14 +38,15 @@ mod tape;
 mod view;
 mod weights;
 
-use crate::bind::{Bound, bind_dims};
+use crate::bind::{Bound, Given, dims_of};
 use crate::error::place;
 use crate::interp::check_weights;
 use crate::lazy::OutOfRange;
 use crate::{Dims, ExecError, Tensor};
 use attnc_ir::scalar::{ScalarExpr, of_node};
-use attnc_ir::{Graph, Op};
+use attnc_ir::{DType, Graph, Op, TensorData};
 use plan::{Kernel, Place, Plan, Program, Source, Step};
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use view::View;
 use weights::Weight;
@@ -59,9 +60,34 @@ pub struct Executor {
     weight_of: Vec<Option<usize>>,
     /// The scalar form of each node that has one, by value.
     forms: Vec<Option<ScalarExpr>>,
-    /// The plan for the lengths of the last run.
-    plan: Option<(Dims, Plan)>,
+    /// The plan for the shapes of the last run.
+    planned: Option<Planned>,
     arena: Vec<Vec<u32>>,
+    /// Kept for [`Executor::run_each`], empty between runs.
+    lanes: Vec<Weight>,
+    /// Kept for outputs whose elements do not lie one after another.
+    packed: Vec<u32>,
+}
+
+/// A plan, and what it was made for.
+#[derive(Debug)]
+struct Planned {
+    /// The lengths given, and the shapes of the inputs in the order of the graph.
+    given: Dims,
+    shapes: Vec<Vec<usize>>,
+    plan: Plan,
+}
+
+/// An output where it lies.
+#[derive(Debug, Clone, Copy)]
+pub struct Output<'a> {
+    /// The element type.
+    pub dtype: DType,
+    /// Sizes of the axes.
+    pub shape: &'a [usize],
+    /// Row-major, 32 bits an element: the bits of f32 for all floating-point types, of i32 and u32; truth
+    /// values are 0 or not.
+    pub lanes: &'a [u32],
 }
 
 impl Executor {
@@ -92,8 +118,10 @@ impl Executor {
             weights,
             weight_of,
             forms,
-            plan: None,
+            planned: None,
             arena: Vec::new(),
+            lanes: Vec::new(),
+            packed: Vec::new(),
         })
     }
 
@@ -126,8 +154,15 @@ impl Executor {
         dims: &Dims,
         inputs: &[(String, Tensor)],
     ) -> Result<Vec<(String, Tensor)>, ExecError> {
-        let dims = bind_dims(&self.graph, dims, inputs)?;
-        self.plan_for(dims)?;
+        let given: Vec<_> = inputs
+            .iter()
+            .map(|(name, t)| Given {
+                name,
+                dtype: t.dtype(),
+                shape: t.shape(),
+            })
+            .collect();
+        self.plan_for(dims, &given)?;
         let lanes: Vec<Cow<'_, [u32]>> = self
             .graph
             .inputs()
@@ -138,10 +173,68 @@ impl Executor {
                 found.expect("inputs are checked").1.to_lanes()
             })
             .collect();
-        let (_, plan) = self.plan.as_ref().expect("planned above");
+        let mut outputs = Vec::with_capacity(self.graph.outputs().len());
+        self.execute(&lanes, &mut |_, output| {
+            let (shape, lanes) = (output.shape.to_vec(), output.lanes.to_vec());
+            outputs.push(Tensor::from_lanes(output.dtype, shape, lanes));
+        })?;
+        let names = self.graph.outputs().iter().map(|(name, _)| name.clone());
+        Ok(names.zip(outputs).collect())
+    }
+
+    /// As [`Executor::run_with`], on stored tensors in the order of the graph's inputs, handing each output to
+    /// `each` where it lies. A run at the shapes of the run before it copies no tensor of 32-bit elements.
+    ///
+    /// # Errors
+    /// As [`Executor::run`].
+    pub fn run_each(
+        &mut self,
+        dims: &Dims,
+        inputs: &[TensorData],
+        each: &mut dyn FnMut(usize, Output<'_>),
+    ) -> Result<(), ExecError> {
+        if !self.is_planned(dims, inputs) {
+            let names = self.graph.inputs().iter();
+            let names: Vec<_> = names
+                .map(|&id| self.graph.node(id).name().to_owned())
+                .collect();
+            let given = names.iter().zip(inputs).map(|(name, data)| Given {
+                name,
+                dtype: data.dtype,
+                shape: &data.shape,
+            });
+            self.plan_for(dims, &given.collect::<Vec<_>>())?;
+        }
+        let mut lanes = std::mem::take(&mut self.lanes);
+        let result = self
+            .stored(inputs, &mut lanes)
+            .and_then(|()| self.execute(&lanes, each));
+        // What the host lent is given back.
+        lanes.clear();
+        self.lanes = lanes;
+        result
+    }
+
+    fn stored(&self, inputs: &[TensorData], lanes: &mut Vec<Weight>) -> Result<(), ExecError> {
+        for (&id, data) in self.graph.inputs().iter().zip(inputs) {
+            lanes.push(Weight::new(data).ok_or_else(|| ExecError::Malformed {
+                at: place(&self.graph, id),
+                message: format!("its data does not have the size of {}", data.ty()),
+            })?);
+        }
+        Ok(())
+    }
+
+    /// Runs the plan on the lanes of the inputs.
+    fn execute<I: AsRef<[u32]>>(
+        &mut self,
+        inputs: &[I],
+        each: &mut dyn FnMut(usize, Output<'_>),
+    ) -> Result<(), ExecError> {
+        let plan = &self.planned.as_ref().expect("planned before").plan;
         for step in &plan.steps {
             let mut out = std::mem::take(&mut self.arena[step.out]);
-            let result = step.run(&self.weights, &lanes, &self.arena, &mut out[..step.len]);
+            let result = step.run(&self.weights, inputs, &self.arena, &mut out[..step.len]);
             self.arena[step.out] = out;
             result.map_err(|e| ExecError::IndexOutOfRange {
                 at: place(&self.graph, step.id),
@@ -149,22 +242,58 @@ impl Executor {
                 size: e.size,
             })?;
         }
-        let outputs = plan.outputs.iter().map(|(name, dtype, place)| {
-            let view = place.view(&self.weights, &lanes, &self.arena);
-            let mut out = vec![0; place.layout.elements()];
-            copy::pack(&view, &mut out);
-            let shape = place.layout.shape.clone();
-            (name.clone(), Tensor::from_lanes(*dtype, shape, out))
-        });
-        Ok(outputs.collect())
+        for (at, (_, dtype, place)) in plan.outputs.iter().enumerate() {
+            let view = place.view(&self.weights, inputs, &self.arena);
+            let (first, len) = (place.layout.offset, place.layout.elements());
+            let lanes = if len == 0 || place.layout.is_packed() {
+                view.lanes.get(first..first + len).unwrap_or_default()
+            } else {
+                self.packed.resize(len, 0);
+                copy::pack(&view, &mut self.packed);
+                &self.packed
+            };
+            let (dtype, shape) = (*dtype, place.layout.shape.as_slice());
+            each(
+                at,
+                Output {
+                    dtype,
+                    shape,
+                    lanes,
+                },
+            );
+        }
+        Ok(())
     }
 
-    fn plan_for(&mut self, dims: Dims) -> Result<(), ExecError> {
-        if self.plan.as_ref().is_some_and(|(known, _)| *known == dims) {
+    /// Whether the plan is for these lengths and shapes.
+    fn is_planned(&self, dims: &Dims, inputs: &[TensorData]) -> bool {
+        self.planned.as_ref().is_some_and(|planned| {
+            let types = self.graph.inputs().iter().map(|&id| self.graph.ty(id));
+            let mut all = types.zip(&planned.shapes).zip(inputs);
+            planned.given == *dims
+                && planned.shapes.len() == inputs.len()
+                && all.all(|((ty, shape), data)| ty.dtype == data.dtype && *shape == data.shape)
+        })
+    }
+
+    fn plan_for(&mut self, given: &Dims, inputs: &[Given<'_>]) -> Result<(), ExecError> {
+        let dims = dims_of(&self.graph, given, inputs)?;
+        let names = self.graph.inputs().iter();
+        let shapes: Vec<Vec<usize>> = names
+            .map(|&id| {
+                let name = self.graph.node(id).name();
+                let found = inputs.iter().find(|t| t.name == name);
+                found.expect("inputs are checked").shape.to_vec()
+            })
+            .collect();
+        if let Some(planned) = &self.planned
+            && planned.given == *given
+            && planned.shapes == shapes
+        {
             return Ok(());
         }
         // Another plan needs another arena; an old one must not count against the memory there is.
-        self.plan = None;
+        self.planned = None;
         let bound = Bound::new(&self.graph, dims)?;
         let program = Program {
             graph: &self.graph,
@@ -181,21 +310,25 @@ impl Executor {
                 slot.truncate(len);
             }
         }
-        self.plan = Some((bound.dims, plan));
+        self.planned = Some(Planned {
+            given: given.clone(),
+            shapes,
+            plan,
+        });
         Ok(())
     }
 }
 
 impl Place {
-    fn view<'a>(
+    fn view<'a, I: AsRef<[u32]>>(
         &'a self,
         weights: &'a [Weight],
-        inputs: &'a [Cow<'_, [u32]>],
+        inputs: &'a [I],
         arena: &'a [Vec<u32>],
     ) -> View<'a> {
         View {
             lanes: match self.source {
-                Source::Input(n) => &inputs[n],
+                Source::Input(n) => inputs[n].as_ref(),
                 Source::Weight(n) => weights[n].lanes(),
                 Source::Slot(n) => &arena[n],
             },
@@ -205,14 +338,15 @@ impl Place {
 }
 
 impl Step {
-    fn run(
+    fn run<I: AsRef<[u32]>>(
         &self,
         weights: &[Weight],
-        inputs: &[Cow<'_, [u32]>],
+        inputs: &[I],
         arena: &[Vec<u32>],
         out: &mut [u32],
     ) -> Result<(), OutOfRange> {
-        let operands: Vec<View<'_>> = self
+        // Few operations have more operands than that; then there is one allocation.
+        let operands: SmallVec<[View<'_>; 8]> = self
             .operands
             .iter()
             .map(|place| place.view(weights, inputs, arena))

@@ -1,8 +1,8 @@
-//! Weights as lanes: in place where they are mapped and aligned, else converted once.
+//! Stored tensors as lanes: in place where they are aligned, else converted once.
 
 use attnc_ir::{DType, SharedBytes, TensorData};
 
-/// The lanes of a constant.
+/// The lanes of a constant, or of an input as the host stores it.
 #[derive(Debug, Clone)]
 pub(crate) enum Weight {
     /// The bytes of the model file, or whoever owns them, as they are.
@@ -38,6 +38,12 @@ impl Weight {
             Self::InPlace(bytes) => bytemuck::cast_slice(bytes),
             Self::Owned(lanes) => lanes,
         }
+    }
+}
+
+impl AsRef<[u32]> for Weight {
+    fn as_ref(&self) -> &[u32] {
+        self.lanes()
     }
 }
 

@@ -207,6 +207,8 @@ fn same_lengths_make_nothing_new(gpu: &Gpu) -> Result<(), Failed> {
     run(&mut runner, 6)?;
     let after = runner.executable().stats();
     equal(&after.arena_buffers_created, &before.arena_buffers_created)?;
+    // The uniforms of the new lengths.
+    equal(&after.buffers_created, &(before.buffers_created + 1))?;
     if after.bind_groups_created <= before.bind_groups_created {
         return Err("new lengths need new bind groups".into());
     }

@@ -1,6 +1,6 @@
 //! The CPU executor, for machines without a GPU.
 
-use super::{Backend, Executable, Stats};
+use super::{Backend, Executable, Output, Stats};
 use crate::cpu::{self, Dims, Executor, Tensor, TensorBuf};
 use crate::inputs::BoundInputs;
 use crate::ir::{DType, Graph, TensorData, to_odd};
@@ -27,26 +27,42 @@ impl Backend for CpuBackend {
 
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Executable>, Error> {
         Ok(Box::new(CpuExecutable {
-            names: graph
-                .inputs()
-                .iter()
-                .map(|&id| graph.node(id).name().to_owned())
-                .collect(),
             executor: Executor::new(graph.clone())?,
+            lengths: Default::default(),
+            bytes: Vec::new(),
         }))
     }
 }
 
 struct CpuExecutable {
-    names: Vec<String>,
     executor: Executor,
+    /// The lengths of the last run, as the plan has them and as the CPU has them.
+    lengths: (DimValues, Dims),
+    /// Kept for results whose elements are not stored as 32 bits.
+    bytes: Vec<u8>,
 }
 
 impl Executable for CpuExecutable {
     fn run(&mut self, inputs: &BoundInputs) -> Result<Vec<TensorData>, Error> {
-        let tensors = named(&self.names, &inputs.tensors)?;
-        let outputs = self.executor.run_with(&dims(&inputs.dims), &tensors)?;
-        Ok(outputs.into_iter().map(|(_, t)| from_cpu(t)).collect())
+        super::collect(self, inputs)
+    }
+
+    fn run_each(
+        &mut self,
+        inputs: &BoundInputs,
+        each: &mut dyn FnMut(usize, Output<'_>),
+    ) -> Result<(), Error> {
+        if self.lengths.0 != inputs.dims {
+            self.lengths = (inputs.dims.clone(), dims(&inputs.dims));
+        }
+        let bytes = &mut self.bytes;
+        let output = &mut |at, output: cpu::Output<'_>| {
+            let stored = stored(output, bytes);
+            each(at, Output::new(output.dtype, output.shape, stored));
+        };
+        self.executor
+            .run_each(&self.lengths.1, &inputs.tensors, output)?;
+        Ok(())
     }
 
     fn stats(&self) -> Stats {
@@ -55,6 +71,23 @@ impl Executable for CpuExecutable {
             ..Stats::default()
         }
     }
+}
+
+/// The elements in the form of the graph: as they are, or written to `bytes`.
+fn stored<'a>(output: cpu::Output<'a>, bytes: &'a mut Vec<u8>) -> &'a [u8] {
+    let lanes = output.lanes;
+    let floats = || lanes.iter().map(|&x| f64::from(f32::from_bits(x)));
+    bytes.clear();
+    match output.dtype {
+        DType::F32 | DType::I32 | DType::U32 if cfg!(target_endian = "little") => {
+            return bytemuck::cast_slice(lanes);
+        }
+        DType::F16 => floats().for_each(|x| f16::from_f32(to_odd(x)).put(bytes)),
+        DType::BF16 => floats().for_each(|x| bf16::from_f32(to_odd(x)).put(bytes)),
+        DType::Bool => lanes.iter().for_each(|&x| u32::from(x != 0).put(bytes)),
+        DType::F32 | DType::I32 | DType::U32 => lanes.iter().for_each(|&x| x.put(bytes)),
+    }
+    bytes
 }
 
 /// The lengths as the CPU has them.
@@ -90,27 +123,4 @@ fn to_cpu(data: &TensorData) -> Result<Tensor, cpu::ExecError> {
         DType::Bool => TensorBuf::Bool(words().map(|b| u32::get(b) != 0).collect()),
     };
     Tensor::new(data.dtype, data.shape.clone(), elements)
-}
-
-fn from_cpu(tensor: Tensor) -> TensorData {
-    let (dtype, shape, elements) = tensor.into_parts();
-    let mut bytes = Vec::with_capacity(elements.len() * dtype.bytes());
-    match elements {
-        TensorBuf::F32(values) => put_floats(values.into_iter().map(f64::from), dtype, &mut bytes),
-        TensorBuf::F64(values) => put_floats(values.into_iter(), dtype, &mut bytes),
-        TensorBuf::I32(values) => values.into_iter().for_each(|x| x.put(&mut bytes)),
-        TensorBuf::U32(values) => values.into_iter().for_each(|x| x.put(&mut bytes)),
-        TensorBuf::Bool(values) => values
-            .into_iter()
-            .for_each(|x| u32::from(x).put(&mut bytes)),
-    }
-    TensorData::new(dtype, shape, bytes.into())
-}
-
-fn put_floats(values: impl Iterator<Item = f64>, dtype: DType, bytes: &mut Vec<u8>) {
-    match dtype {
-        DType::F16 => values.for_each(|x| f16::from_f32(to_odd(x)).put(bytes)),
-        DType::BF16 => values.for_each(|x| bf16::from_f32(to_odd(x)).put(bytes)),
-        _ => values.for_each(|x| (x as f32).put(bytes)),
-    }
 }

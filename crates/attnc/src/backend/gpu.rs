@@ -1,11 +1,11 @@
 //! The GPU, through wgpu.
 
-use super::{Backend, Executable, Stats, StepTime};
+use super::{Backend, Executable, Output, Stats, StepTime};
 use crate::Error;
 use crate::gpu::{self, AdapterChoice, Checks, Gpu, HostTensorRef, Runner};
 use crate::inputs::BoundInputs;
 use crate::ir::{Graph, TensorData};
-use crate::plan::{DeviceProfile, MemoryPlan, Plan, WeightSource};
+use crate::plan::{DeviceProfile, Plan, WeightSource};
 
 /// Runs on a device of its own; a host that has one uses [`gpu::Executable`] instead.
 pub struct GpuBackend {
@@ -80,50 +80,74 @@ impl GpuBackend {
         let Gpu { device, queue, .. } = &self.gpu;
         let executable = gpu::Executable::with_checks(device, queue, plan, weights, checks)?;
         let runner = Runner::from_executable(device, queue, executable);
-        Ok(Box::new(GpuExecutable { runner, peak: 0 }))
+        Ok(Box::new(GpuExecutable {
+            names: plan.inputs.iter().map(|port| port.name.clone()).collect(),
+            runner,
+        }))
     }
 }
 
 struct GpuExecutable {
+    names: Vec<String>,
     runner: Runner,
-    peak: u64,
 }
 
-impl GpuExecutable {
-    fn named<'a>(&self, inputs: &'a BoundInputs) -> Vec<(String, HostTensorRef<'a>)> {
-        let ports = &self.runner.executable().plan().inputs;
-        let tensors = inputs.tensors.iter().map(|tensor| HostTensorRef {
+/// Tensors of the graph under the names of the plan's inputs.
+struct Named<'a> {
+    names: &'a [String],
+    tensors: &'a [TensorData],
+}
+
+impl gpu::Inputs for Named<'_> {
+    fn len(&self) -> usize {
+        self.tensors.len()
+    }
+
+    fn at(&self, n: usize) -> (&str, HostTensorRef<'_>) {
+        let tensor = &self.tensors[n];
+        let borrowed = HostTensorRef {
             dtype: tensor.dtype,
             shape: &tensor.shape,
             bytes: tensor.bytes.as_deref().unwrap_or_default(),
-        });
-        ports.iter().map(|p| p.name.clone()).zip(tensors).collect()
+        };
+        (self.names.get(n).map_or("", String::as_str), borrowed)
     }
 }
 
 impl Executable for GpuExecutable {
     fn run(&mut self, inputs: &BoundInputs) -> Result<Vec<TensorData>, Error> {
-        let named = self.named(inputs);
-        let named: Vec<_> = named.iter().map(|(n, t)| (n.as_str(), *t)).collect();
-        let outputs = self.runner.run_with(&named, &inputs.dims)?;
-        let memory = MemoryPlan::new(self.runner.executable().plan(), &inputs.dims);
-        self.peak = memory.map_err(gpu::Error::from)?.peak_bytes;
-        let data = |o: gpu::HostTensor| TensorData::new(o.dtype, o.shape, o.bytes.into());
-        Ok(outputs.into_iter().map(data).collect())
+        super::collect(self, inputs)
+    }
+
+    fn run_each(
+        &mut self,
+        inputs: &BoundInputs,
+        each: &mut dyn FnMut(usize, Output<'_>),
+    ) -> Result<(), Error> {
+        let named = Named {
+            names: &self.names,
+            tensors: &inputs.tensors,
+        };
+        let output =
+            &mut |at, t: HostTensorRef<'_>| each(at, Output::new(t.dtype, t.shape, t.bytes));
+        Ok(self.runner.run_each(&named, &inputs.dims, output)?)
     }
 
     fn stats(&self) -> Stats {
         let stats = self.runner.executable().stats();
         Stats {
             pipelines_created: stats.pipelines_created,
-            arena_peak_bytes: self.peak,
+            objects_created: stats.objects_created(),
+            arena_peak_bytes: self.runner.executable().latest_arena_bytes(),
             weights_bytes: stats.weight_bytes,
         }
     }
 
     fn time_steps(&mut self, inputs: &BoundInputs) -> Result<Vec<StepTime>, Error> {
-        let named = self.named(inputs);
-        let named: Vec<_> = named.iter().map(|(n, t)| (n.as_str(), *t)).collect();
+        let named = Named {
+            names: &self.names,
+            tensors: &inputs.tensors,
+        };
         let times = match self.runner.profile(&named, &inputs.dims) {
             Err(gpu::Error::NoTimestamps) => return Ok(Vec::new()),
             times => times?,

@@ -19,7 +19,7 @@ pub use cpu::CpuBackend;
 pub(crate) use cpu::{dims as cpu_dims, named as cpu_named};
 pub use gpu::GpuBackend;
 
-use crate::ir::{Graph, TensorData};
+use crate::ir::{DType, Graph, TensorData};
 use crate::plan::{DeviceProfile, Plan};
 use crate::{Error, compile::Weights, inputs::BoundInputs};
 use indexmap::IndexMap;
@@ -67,6 +67,23 @@ pub trait Executable {
     /// Sizes beyond a limit, indices out of range, trouble of the device.
     fn run(&mut self, inputs: &BoundInputs) -> Result<Vec<TensorData>, Error>;
 
+    /// As [`Executable::run`], handing each result to `each` where it lies, with its position: what is run
+    /// again and again need not allocate for its results.
+    ///
+    /// # Errors
+    /// As [`Executable::run`].
+    fn run_each(
+        &mut self,
+        inputs: &BoundInputs,
+        each: &mut dyn FnMut(usize, Output<'_>),
+    ) -> Result<(), Error> {
+        for (at, data) in self.run(inputs)?.iter().enumerate() {
+            let bytes = data.bytes.as_deref().unwrap_or_default();
+            each(at, Output::new(data.dtype, &data.shape, bytes));
+        }
+        Ok(())
+    }
+
     /// What it has made and holds so far.
     fn stats(&self) -> Stats;
 
@@ -80,11 +97,54 @@ pub trait Executable {
     }
 }
 
+/// A result where it lies.
+#[derive(Debug, Clone, Copy)]
+pub struct Output<'a> {
+    /// The element type, one of the graph's.
+    pub dtype: DType,
+    /// Sizes of the axes.
+    pub shape: &'a [usize],
+    /// Dense, row-major, little-endian; a truth value takes four bytes.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Output<'a> {
+    /// A result of that type and shape.
+    #[must_use]
+    pub fn new(dtype: DType, shape: &'a [usize], bytes: &'a [u8]) -> Self {
+        Self {
+            dtype,
+            shape,
+            bytes,
+        }
+    }
+}
+
+/// Runs and keeps the results, for backends whose own way is [`Executable::run_each`].
+fn collect(
+    executable: &mut dyn Executable,
+    inputs: &BoundInputs,
+) -> Result<Vec<TensorData>, Error> {
+    let mut results = Vec::new();
+    executable.run_each(inputs, &mut |_, output| {
+        let bytes = output.bytes.to_vec();
+        results.push(TensorData::new(
+            output.dtype,
+            output.shape.to_vec(),
+            bytes.into(),
+        ));
+    })?;
+    Ok(results)
+}
+
 /// What an executable has made and holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Stats {
     /// Pipelines compiled so far; 0 where there are none, as on the CPU.
     pub pipelines_created: u64,
+    /// Objects made on the device so far: pipelines, buffers, bind groups. A run at the lengths of an earlier
+    /// one makes none.
+    pub objects_created: u64,
     /// The most bytes of intermediates held at once in the latest run.
     pub arena_peak_bytes: u64,
     /// Bytes of weights on the device; 0 where they are used in place.
