@@ -1,8 +1,13 @@
 //! Row-major positions and multi-indices.
 
+use smallvec::{SmallVec, smallvec};
+
+/// One number an axis. Few tensors have more axes than that; those cost an allocation.
+pub(crate) type Axes<T> = SmallVec<[T; 8]>;
+
 /// Distance between neighbours along each axis of a row-major tensor of that shape.
-pub(crate) fn strides(shape: &[usize]) -> Vec<usize> {
-    let mut out = vec![1; shape.len()];
+pub(crate) fn strides(shape: &[usize]) -> Axes<usize> {
+    let mut out: Axes<usize> = smallvec![1; shape.len()];
     for n in (1..shape.len()).rev() {
         out[n - 1] = out[n] * shape[n];
     }
@@ -13,13 +18,13 @@ pub(crate) fn strides(shape: &[usize]) -> Vec<usize> {
 #[derive(Debug, Clone)]
 pub(crate) struct Odometer<'a> {
     shape: &'a [usize],
-    index: Vec<usize>,
+    index: Axes<usize>,
 }
 
 impl<'a> Odometer<'a> {
     /// Stands at row-major position `flat`, which is below the number of elements (or 0 if there are none).
     pub(crate) fn at(shape: &'a [usize], flat: usize) -> Self {
-        let mut index = vec![0; shape.len()];
+        let mut index: Axes<usize> = smallvec![0; shape.len()];
         let mut rest = flat;
         for (n, &size) in shape.iter().enumerate().rev() {
             if size > 0 {
@@ -69,7 +74,7 @@ mod tests {
     fn odometers_count_in_row_major_order() {
         let shape = [2, 3, 2];
         let strides = strides(&shape);
-        assert_eq!(strides, [6, 2, 1]);
+        assert_eq!(strides.as_slice(), [6, 2, 1]);
         let mut seen = Vec::new();
         for_each_index(&shape, |i| seen.push(position(i, &strides)));
         assert_eq!(seen, (0..12).collect::<Vec<_>>());

@@ -4,6 +4,8 @@
 //! a packed buffer and is kept by every view here.
 
 use crate::LengthError;
+use crate::index::Axes;
+use smallvec::smallvec;
 
 /// A strided window on a buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,9 +13,9 @@ pub(crate) struct Layout {
     /// Position of the first element.
     pub(crate) offset: usize,
     /// Sizes of the axes.
-    pub(crate) shape: Vec<usize>,
+    pub(crate) shape: Axes<usize>,
     /// Distance of neighbours, per axis.
-    pub(crate) strides: Vec<isize>,
+    pub(crate) strides: Axes<isize>,
 }
 
 fn signed(n: usize) -> isize {
@@ -25,7 +27,7 @@ impl Layout {
     pub(crate) fn packed(shape: &[usize]) -> Self {
         Self {
             offset: 0,
-            shape: shape.to_vec(),
+            shape: shape.into(),
             strides: crate::index::strides(shape)
                 .into_iter()
                 .map(signed)
@@ -60,12 +62,12 @@ impl Layout {
 
     /// Repeated along new leading axes and axes of length 1.
     pub(crate) fn broadcast(&self, to: &[usize]) -> Self {
-        let mut strides = vec![0; to.len() - self.shape.len()];
+        let mut strides: Axes<isize> = smallvec![0; to.len() - self.shape.len()];
         let own = self.shape.iter().zip(&self.strides);
         strides.extend(own.map(|(&d, &s)| if d == 1 { 0 } else { s }));
         Self {
             offset: self.offset,
-            shape: to.to_vec(),
+            shape: to.into(),
             strides,
         }
     }
@@ -120,7 +122,7 @@ impl Layout {
             });
         }
         let merged = self.merged();
-        let mut strides = vec![0; to.len()];
+        let mut strides: Axes<isize> = smallvec![0; to.len()];
         let mut from = merged.shape.iter().zip(&merged.strides).rev();
         // What is left of the merged axis being dealt out, and the distance of its neighbours.
         let (mut left, mut stride) = (1, 0);
@@ -140,7 +142,7 @@ impl Layout {
         }
         Some(Self {
             offset: self.offset,
-            shape: to.to_vec(),
+            shape: to.into(),
             strides,
         })
     }
@@ -149,8 +151,8 @@ impl Layout {
     pub(crate) fn merged(&self) -> Self {
         let mut out = Self {
             offset: self.offset,
-            shape: Vec::new(),
-            strides: Vec::new(),
+            shape: Axes::new(),
+            strides: Axes::new(),
         };
         for (&size, &stride) in self.shape.iter().zip(&self.strides) {
             if size == 1 {
@@ -174,8 +176,8 @@ impl Layout {
     pub(crate) fn split(&self, axis: usize) -> (Self, Self) {
         let part = |offset, range: std::ops::Range<usize>| Self {
             offset,
-            shape: self.shape[range.clone()].to_vec(),
-            strides: self.strides[range].to_vec(),
+            shape: self.shape[range.clone()].into(),
+            strides: self.strides[range].into(),
         };
         (part(self.offset, 0..axis), part(0, axis..self.shape.len()))
     }
@@ -303,12 +305,15 @@ mod tests {
             .reshape(&[2, 3, 4, 2])
             .unwrap()
             .transpose(&[0, 2, 1, 3]);
-        assert_eq!(heads.strides, [24, 2, 8, 1]);
+        assert_eq!(heads.strides.as_slice(), [24, 2, 8, 1]);
         assert_eq!(heads.reshape(&[2, 4, 3, 1, 2]).unwrap().strides[1], 2);
         assert!(heads.reshape(&[2, 4, 6]).is_none());
         assert_eq!(heads.reshape(&[8, 6]), None);
         let column = Layout::packed(&[6, 1]).broadcast(&[6, 4]);
-        assert_eq!(column.reshape(&[2, 3, 2, 2]).unwrap().strides, [3, 1, 0, 0]);
+        assert_eq!(
+            column.reshape(&[2, 3, 2, 2]).unwrap().strides.as_slice(),
+            [3, 1, 0, 0]
+        );
     }
 
     #[test]

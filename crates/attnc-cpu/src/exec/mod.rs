@@ -33,6 +33,7 @@ mod math;
 mod matmul;
 mod plan;
 mod rows;
+mod scratch;
 mod slots;
 mod tape;
 mod view;

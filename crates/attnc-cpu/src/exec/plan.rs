@@ -291,7 +291,7 @@ impl Planner<'_> {
             _ => {
                 if x.layout.elements() != shape.iter().product::<usize>() {
                     return Err(error(LengthError::Mismatch {
-                        from: x.layout.shape,
+                        from: x.layout.shape.to_vec(),
                         to: shape.to_vec(),
                     }));
                 }

@@ -3,7 +3,9 @@
 use super::copy::SEQUENTIAL;
 use super::layout::{Layout, Rows};
 use super::math;
+use super::scratch::Lanes;
 use super::view::View;
+use crate::index::Axes;
 use attnc_ir::{DType, ReduceOp};
 use rayon::prelude::*;
 
@@ -61,7 +63,7 @@ fn for_each_row(
     out.par_chunks_exact_mut(rows.len())
         .with_min_len((SEQUENTIAL / 4).div_ceil(rows.len()))
         .enumerate()
-        .for_each_init(Vec::new, |scratch, (n, out)| {
+        .for_each_init(Lanes::take, |scratch, (n, out)| {
             f(bytemuck::cast_slice(rows.get(x.lanes, n, scratch)), out);
         });
 }
@@ -119,29 +121,36 @@ fn narrow(eps: f64) -> f32 {
     eps as f32
 }
 
-/// A parameter of a norm, broadcast to the row.
-fn parameter(view: &View<'_>, row: &[usize]) -> Vec<f32> {
+/// A parameter of a norm, broadcast to the row; in place where it is as long.
+fn parameter<'a>(view: &View<'a>, row: &[usize], copied: &'a mut Lanes) -> &'a [f32] {
     let layout = view.layout.broadcast(row);
-    let mut out = vec![0; row.iter().product()];
+    let (first, len) = (layout.offset, layout.elements());
+    if layout.is_packed()
+        && let Some(lanes) = view.lanes.get(first..first + len)
+    {
+        return bytemuck::cast_slice(lanes);
+    }
+    copied.resize(len, 0);
     let view = View {
         lanes: view.lanes,
         layout: &layout,
     };
-    super::copy::pack(&view, &mut out);
-    out.into_iter().map(f32::from_bits).collect()
+    super::copy::pack(&view, copied);
+    bytemuck::cast_slice(copied)
 }
 
 /// `(x - mean) / sqrt(variance + eps) * gain + bias` over the axes from `axis` on.
 pub(crate) fn layer_norm(operands: &[View<'_>], axis: usize, eps: f64, out: &mut [f32]) {
     let x = &operands[0];
     let row_shape = &x.layout.shape[axis..];
-    let gain = parameter(&operands[1], row_shape);
-    let bias = parameter(&operands[2], row_shape);
+    let (mut gain, mut bias) = (Lanes::take(), Lanes::take());
+    let gain = parameter(&operands[1], row_shape, &mut gain);
+    let bias = parameter(&operands[2], row_shape, &mut bias);
     for_each_row(x, axis, out, |row, out| {
         let mean = mean(row, |x| x);
         let variance = self::mean(row, |x| (x - mean) * (x - mean));
         let scale = 1.0 / (variance + narrow(eps)).sqrt();
-        for (((o, &x), g), b) in out.iter_mut().zip(row).zip(&gain).zip(&bias) {
+        for (((o, &x), g), b) in out.iter_mut().zip(row).zip(gain).zip(bias) {
             *o = (x - mean) * scale * g + b;
         }
     });
@@ -150,10 +159,11 @@ pub(crate) fn layer_norm(operands: &[View<'_>], axis: usize, eps: f64, out: &mut
 /// `x / sqrt(mean(x * x) + eps) * gain` over the axes from `axis` on.
 pub(crate) fn rms_norm(operands: &[View<'_>], axis: usize, eps: f64, out: &mut [f32]) {
     let x = &operands[0];
-    let gain = parameter(&operands[1], &x.layout.shape[axis..]);
+    let mut gain = Lanes::take();
+    let gain = parameter(&operands[1], &x.layout.shape[axis..], &mut gain);
     for_each_row(x, axis, out, |row, out| {
         let scale = 1.0 / (mean(row, |x| x * x) + narrow(eps)).sqrt();
-        for ((o, &x), g) in out.iter_mut().zip(row).zip(&gain) {
+        for ((o, &x), g) in out.iter_mut().zip(row).zip(gain) {
             *o = x * scale * g;
         }
     });
@@ -163,13 +173,13 @@ pub(crate) fn rms_norm(operands: &[View<'_>], axis: usize, eps: f64, out: &mut [
 pub(crate) fn reduce(x: &View<'_>, dtype: DType, op: ReduceOp, axes: &[usize], out: &mut [u32]) {
     let rank = x.layout.shape.len();
     let kept = (0..rank).filter(|n| !axes.contains(n));
-    let perm: Vec<usize> = kept.chain(axes.iter().copied()).collect();
+    let perm: Axes<usize> = kept.chain(axes.iter().copied()).collect();
     let layout: Layout = x.layout.transpose(&perm);
     let rows = Rows::new(&layout, rank - axes.len());
     out.par_iter_mut()
         .with_min_len(SEQUENTIAL.div_ceil(rows.len().max(1)))
         .enumerate()
-        .for_each_init(Vec::new, |scratch, (n, out)| {
+        .for_each_init(Lanes::take, |scratch, (n, out)| {
             let row = if rows.len() == 0 {
                 &[]
             } else {
@@ -267,7 +277,7 @@ pub(crate) fn cumsum(
     };
     out.par_chunks_exact_mut(rows.len())
         .enumerate()
-        .for_each_init(Vec::new, |scratch, (n, out)| {
+        .for_each_init(Lanes::take, |scratch, (n, out)| {
             let row = rows.get(x.lanes, n, scratch);
             let steps = row.len() / inner;
             let mut running = vec![0; inner];

@@ -1,11 +1,13 @@
 //! Running a tape.
 
 use super::{CHUNK, Code, Instr, Load, Tape, lanes};
+use crate::exec::scratch::Lanes;
 use crate::exec::view::View;
-use crate::index::Odometer;
+use crate::index::{Axes, Odometer};
 use crate::lazy::OutOfRange;
 use attnc_ir::DType;
 use rayon::prelude::*;
+use smallvec::{SmallVec, smallvec};
 
 /// Elements a thread takes at a time: enough to be worth handing out, few enough to share evenly.
 const GRAIN: usize = 16 * CHUNK;
@@ -13,7 +15,7 @@ const GRAIN: usize = 16 * CHUNK;
 /// The registers of one thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Scratch {
-    registers: Vec<Vec<u32>>,
+    registers: SmallVec<[Lanes; 16]>,
     /// Whether an index from data was out of range, if only in a branch that is not chosen.
     suspect: bool,
 }
@@ -21,7 +23,11 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// Registers for a tape.
     pub(crate) fn new(tape: &Tape) -> Self {
-        let mut registers = vec![vec![0; CHUNK]; tape.registers];
+        let mut registers: SmallVec<[Lanes; 16]> =
+            (0..tape.registers).map(|_| Lanes::take()).collect();
+        for register in &mut registers {
+            register.resize(CHUNK, 0);
+        }
         for &(register, lane) in &tape.literals {
             registers[register].fill(lane);
         }
@@ -73,7 +79,7 @@ impl Tape {
         let outer = &self.extents[..self.extents.len().saturating_sub(1)];
         let mut at = Odometer::at(outer, first / inner);
         let mut start = first % inner;
-        let mut index = vec![0i64; self.extents.len()];
+        let mut index: Axes<i64> = smallvec![0; self.extents.len()];
         let mut done = 0;
         while done < out.len() {
             let len = CHUNK.min(inner - start).min(out.len() - done);
@@ -138,7 +144,7 @@ impl Tape {
         data: &mut [u32],
         arg: bool,
     ) -> Result<(), OutOfRange> {
-        let mut at: Vec<i64> = index.iter().map(|&i| to_i64(i)).collect();
+        let mut at: Axes<i64> = index.iter().map(|&i| to_i64(i)).collect();
         for chunk in data.chunks_mut(CHUNK) {
             let len = chunk.len();
             self.chunk(scratch, operands, &at, len, arg.then_some(&*chunk));
@@ -163,7 +169,7 @@ impl Tape {
     ) -> Result<(), OutOfRange> {
         let mut at = Odometer::at(&self.source_extents, first);
         for n in 0..len {
-            let index: Vec<i64> = at.index().iter().map(|&i| to_i64(i)).collect();
+            let index: Axes<i64> = at.index().iter().map(|&i| to_i64(i)).collect();
             self.check_one(operands, &index, arg.map(|a| a[n]))?;
             at.step();
         }
@@ -240,7 +246,7 @@ impl Instr {
                 lanes::ramp(dst, affine.at(index), slope);
             }
             Code::Poly(poly) => {
-                let mut index = index.to_vec();
+                let mut index: Axes<i64> = index.into();
                 for x in dst {
                     *x = wrap(poly.eval(&index));
                     if let Some(i) = index.last_mut() {
@@ -302,7 +308,7 @@ impl Load {
     /// Positions that differ from lane to lane.
     fn gather(&self, dst: &mut [u32], scratch: &Scratch, view: &View<'_>, base: i64, slope: i64) {
         let last = view.lanes.len() - 1;
-        let varying: Vec<_> = self
+        let varying: SmallVec<[_; 4]> = self
             .parts
             .iter()
             .filter(|p| p.varies)
