@@ -76,15 +76,16 @@ pub fn portable() -> (Vec<Shape>, Vec<String>) {
     (shapes, found.skipped)
 }
 
-/// What keeps a discrete card busy, in f32 and f16.
+/// What keeps a discrete card busy, each in f32 and f16.
 #[must_use]
 pub fn discrete() -> Vec<Shape> {
-    let each = |dtype| {
-        let rows = ATTENTION[..LETTERS].iter().chain(&LARGE_ATTENTION);
-        let attentions = rows.map(move |row| attention(row, dtype));
-        attentions.chain(LARGE_MATMUL.map(|n| matmul(n, n, n, dtype)))
-    };
-    each(HostDType::F32).chain(each(HostDType::F16)).collect()
+    let types = [HostDType::F32, HostDType::F16];
+    let rows = ATTENTION[..LETTERS].iter().chain(&LARGE_ATTENTION);
+    let attentions = rows.flat_map(|row| types.map(|dtype| attention(row, dtype)));
+    let matmuls = LARGE_MATMUL
+        .iter()
+        .flat_map(|&n| types.map(|dtype| matmul(n, n, n, dtype)));
+    matmuls.chain(attentions).collect()
 }
 
 /// A few small shapes of every kind, to see that everything works.

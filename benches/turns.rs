@@ -14,9 +14,36 @@ pub struct Effort {
     pub rounds: u32,
     /// About so long is a turn.
     pub turn: Duration,
-    /// Runs handed over together; more than 1 where handing over takes longer than the work.
+    /// At most so many runs are handed over together, where that takes as long as the work.
     pub burst: u32,
 }
+
+/// What one contestant does in each of its turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    runs: u32,
+    burst: u32,
+}
+
+impl Turn {
+    /// By how long one run takes.
+    fn of(once_ms: f64, effort: Effort) -> Self {
+        let once_ms = once_ms.max(1e-3);
+        let burst = ((BURST_MS / once_ms) as u32).clamp(1, effort.burst);
+        let fewest = if once_ms < SLOW_MS { 3.0 } else { 1.0 };
+        let turn_ms = 1e3 * effort.turn.as_secs_f64();
+        let runs = turn_ms / (once_ms * f64::from(burst));
+        Self {
+            runs: runs.clamp(fewest, 50.0) as u32,
+            burst,
+        }
+    }
+}
+
+/// Work handed over together need not take longer.
+const BURST_MS: f64 = 20.0;
+/// What takes so long varies little, and is run once a turn.
+const SLOW_MS: f64 = 1000.0;
 
 /// What one contestant did with one shape.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -55,7 +82,7 @@ pub fn measure(task: &Task, everyone: &mut [Box<dyn Contestant>], effort: Effort
         .iter_mut()
         .map(|one| prepare(task, one.as_mut()))
         .collect();
-    let mut runs = vec![0; everyone.len()];
+    let mut turns = vec![None; everyone.len()];
     for round in 0..effort.rounds as usize {
         for turn in 0..everyone.len() {
             let at = (round + turn) % everyone.len();
@@ -65,13 +92,13 @@ pub fn measure(task: &Task, everyone: &mut [Box<dyn Contestant>], effort: Effort
             }
             // Threads of whoever had the turn before may still spin.
             std::thread::sleep(Duration::from_millis(20));
-            let turn = warm(one.as_mut(), effort).and_then(|once| {
-                if runs[at] == 0 {
-                    runs[at] = runs_per_turn(once, effort);
-                }
-                one.run(runs[at], effort.burst)
+            // A run that does not count, since others have used the caches.
+            let measured = one.run(1, 1).and_then(|once| {
+                let Turn { runs, burst } =
+                    *turns[at].get_or_insert_with(|| Turn::of(once.iter().sum(), effort));
+                one.run(runs, burst)
             });
-            match turn {
+            match measured {
                 Ok(ms) => outcome.ms.extend(ms),
                 Err(why) => outcome.cannot = Some(why),
             }
@@ -98,16 +125,6 @@ fn prepare(task: &Task, one: &mut dyn Contestant) -> Outcome {
         kernel: ready.map(|r| r.kernel).unwrap_or_default(),
         cannot,
     }
-}
-
-/// A run that does not count, after others have used the caches.
-fn warm(one: &mut dyn Contestant, effort: Effort) -> Result<f64, String> {
-    one.run(1, effort.burst).map(|ms| ms.iter().sum())
-}
-
-fn runs_per_turn(once_ms: f64, effort: Effort) -> u32 {
-    let turn_ms = 1e3 * effort.turn.as_secs_f64();
-    (turn_ms / (once_ms * f64::from(effort.burst)).max(1e-3)).clamp(3.0, 50.0) as u32
 }
 
 /// Of at least one.
@@ -162,6 +179,26 @@ mod tests {
                 Ok(vec![1.0; runs as usize])
             }
         }
+    }
+
+    #[test]
+    fn short_runs_are_handed_over_together_and_long_ones_are_few() {
+        let effort = Effort {
+            rounds: 1,
+            turn: Duration::from_millis(100),
+            burst: 10,
+        };
+        let of = |once| Turn::of(once, effort);
+        assert_eq!(
+            of(0.1),
+            Turn {
+                runs: 50,
+                burst: 10
+            }
+        );
+        assert_eq!(of(8.0), Turn { runs: 6, burst: 2 });
+        assert_eq!(of(200.0), Turn { runs: 3, burst: 1 });
+        assert_eq!(of(2000.0), Turn { runs: 1, burst: 1 });
     }
 
     #[test]

@@ -20,7 +20,7 @@ use clap::Parser;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The peers that speak Python.
 const PEERS: &str = include_str!("../peers/peers.py");
@@ -51,6 +51,9 @@ struct Options {
     /// About how long a turn is
     #[arg(long, value_name = "MS", default_value_t = 100)]
     turn: u64,
+    /// Begin no further shape after so many seconds; 240 for the suite `discrete`
+    #[arg(long, value_name = "SECONDS")]
+    limit: Option<u64>,
     /// Also write all figures here, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -94,6 +97,12 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<bool, String> {
+    let start = Instant::now();
+    let limit = match (options.limit, options.suite) {
+        (None, Suite::Discrete) => Some(240),
+        (limit, _) => limit,
+    };
+    let limit = limit.map(Duration::from_secs);
     let shapes = chosen(options)?;
     let gpu = open(options)?;
     let folder = Folder::new()?;
@@ -104,7 +113,7 @@ fn run(options: &Options) -> Result<bool, String> {
     let effort = Effort {
         rounds: options.rounds,
         turn: Duration::from_millis(options.turn),
-        // On a discrete card handing over takes as long as the work.
+        // On a discrete card handing over can take as long as the work.
         burst: if options.suite == Suite::Portable {
             1
         } else {
@@ -113,6 +122,11 @@ fn run(options: &Options) -> Result<bool, String> {
     };
     let mut measured = Vec::new();
     for (at, shape) in shapes.iter().enumerate() {
+        if limit.is_some_and(|limit| start.elapsed() > limit) {
+            let left: Vec<_> = shapes[at..].iter().map(|s| s.name.as_str()).collect();
+            eprintln!("not measured, the time is up: {}", left.join(", "));
+            break;
+        }
         eprintln!(
             "{}/{} ({}) {}",
             at + 1,
