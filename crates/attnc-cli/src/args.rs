@@ -48,6 +48,10 @@ pub(crate) struct Target {
     /// Stop the passes after N rewrites, to find a bad one
     #[arg(long, value_name = "N")]
     stop_after: Option<usize>,
+    /// Keep no compiled pipelines for the next time (they are kept in the user's cache folder; the variable
+    /// ATTNC_CACHE_DIR names another, and none where it is empty)
+    #[arg(long)]
+    no_cache: bool,
 }
 
 impl Target {
@@ -77,7 +81,17 @@ impl Target {
                 stop_after: self.stop_after,
             },
             require_fused: self.require_fused,
+            cache: if self.no_cache { None } else { cache_folder() },
         }
+    }
+}
+
+/// Where to keep what compiling leaves behind: the folder that `ATTNC_CACHE_DIR` names, else one of the user's.
+fn cache_folder() -> Option<PathBuf> {
+    match std::env::var_os("ATTNC_CACHE_DIR") {
+        Some(folder) if folder.is_empty() => None,
+        Some(folder) => Some(folder.into()),
+        None => Some(dirs::cache_dir()?.join("attnc")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is printed about attention, outputs and times, and the JSON of it.
 
 use attnc::explain::Attention;
-use attnc::{Error, HostTensor, Tensors};
+use attnc::{Error, HostTensor, Session, Tensors};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -74,6 +74,13 @@ pub(crate) fn attention_line(attention: &Attention) -> String {
         (0, 0) => "no attention found".to_owned(),
         (n, fused) if n == fused => format!("{found} found, all fused"),
         (_, fused) => format!("{found} found, {fused} fused"),
+    }
+}
+
+/// Prints what went wrong without keeping the session from running, on stderr.
+pub(crate) fn print_notes(session: &Session) {
+    for note in session.notes() {
+        note!("note: {note}");
     }
 }
 

@@ -9,6 +9,13 @@ use std::process::Command;
 
 const ATTNC: &str = env!("CARGO_BIN_EXE_attnc");
 
+fn attnc() -> Command {
+    let mut attnc = Command::new(ATTNC);
+    // The user's cache is none of the tests' business.
+    attnc.env("ATTNC_CACHE_DIR", "");
+    attnc
+}
+
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
@@ -36,6 +43,8 @@ fn transcripts() {
     trycmd::TestCases::new()
         .register_bin("attnc", Path::new(ATTNC))
         .env("NO_COLOR", "1")
+        // The user's cache is none of the tests' business.
+        .env("ATTNC_CACHE_DIR", "")
         .case("tests/cases/cli/*.trycmd")
         .case("README.md");
 }
@@ -58,10 +67,7 @@ fn the_readmes_commands_do_what_it_says() {
     let commands = readme_commands();
     assert!(!commands.is_empty(), "README.md runs the tool");
     for arguments in commands {
-        let output = Command::new(ATTNC)
-            .args(&arguments)
-            .current_dir(root())
-            .output();
+        let output = attnc().args(&arguments).current_dir(root()).output();
         let output = output.expect("attnc starts");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(
@@ -95,7 +101,7 @@ fn json_is_alone_on_stdout() {
         ("bench", true),
         ("devices", false),
     ] {
-        let mut attnc = Command::new(ATTNC);
+        let mut attnc = attnc();
         attnc.current_dir(root()).arg(command);
         if command != "devices" {
             attnc.arg(model);
@@ -115,7 +121,7 @@ fn json_is_alone_on_stdout() {
 #[test]
 fn a_reader_that_goes_away_is_no_panic() {
     use std::io::Read as _;
-    let mut attnc = Command::new(ATTNC)
+    let mut attnc = attnc()
         .args(["explain", "tests/models/bert_tiny.onnx", "--json"])
         .current_dir(root())
         .stdout(std::process::Stdio::piped())
@@ -147,7 +153,7 @@ fn unindented(text: &str) -> String {
 #[test]
 fn the_readmes_shader_is_what_compile_writes() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme_shader");
-    let output = Command::new(ATTNC)
+    let output = attnc()
         .args(["compile", "tests/cases/cli/files/causal.attn", "-o"])
         .arg(&folder)
         .current_dir(root())

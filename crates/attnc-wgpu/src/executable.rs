@@ -19,6 +19,17 @@ pub enum Checks {
     On,
 }
 
+/// How an executable is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ExecutableOptions<'a> {
+    /// Whether shaders are checked at run time. `Checks::Off` is the caller's word that all kernels of the plan
+    /// were written by attnc.
+    pub checks: Checks,
+    /// Where pipelines compiled before are looked for: the host's own cache, or that of a
+    /// [`PipelineCache`](crate::PipelineCache).
+    pub pipeline_cache: Option<&'a wgpu::PipelineCache>,
+}
+
 /// What an executable has made so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -85,25 +96,24 @@ impl Executable {
         plan: &Plan,
         weights: &dyn WeightSource,
     ) -> Result<Self, Error> {
-        Self::with_checks(device, queue, plan, weights, Checks::Off)
+        Self::with_options(device, queue, plan, weights, &ExecutableOptions::default())
     }
 
-    /// As [`Executable::new`], choosing whether the shaders are checked at run time. `Checks::Off` is
-    /// the caller's word that all kernels of the plan were written by attnc.
+    /// As [`Executable::new`], with options.
     ///
     /// # Errors
     /// As [`Executable::new`].
-    pub fn with_checks(
+    pub fn with_options(
         device: &wgpu::Device,
         queue: &wgpu::Queue,
         plan: &Plan,
         weights: &dyn WeightSource,
-        checks: Checks,
+        options: &ExecutableOptions<'_>,
     ) -> Result<Self, Error> {
         plan.check()?;
         let profile = DeviceProfile::from_device(device);
         fits(plan, &profile)?;
-        let pipelines = pipeline::build_all(device, &plan.kernels, checks)?;
+        let pipelines = pipeline::build_all(device, &plan.kernels, options)?;
         let weights = weights::upload(device, queue, plan, &profile.limits, weights)?;
         Ok(Self {
             plan: Arc::new(plan.clone()),

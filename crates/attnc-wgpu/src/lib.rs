@@ -26,6 +26,7 @@
 //! and lost devices come back as [`Error`].
 
 mod bind;
+mod cache;
 mod devices;
 mod encode;
 mod error;
@@ -43,9 +44,10 @@ mod uniforms;
 mod weights;
 
 pub use bind::Io;
+pub use cache::PipelineCache;
 pub use devices::{AdapterChoice, AdapterDescription, Gpu, Prefer, adapters, describe};
 pub use error::Error;
-pub use executable::{Checks, Executable, Stats};
+pub use executable::{Checks, Executable, ExecutableOptions, Stats};
 pub use inputs::Inputs;
 pub use profile::ProfileExt;
 pub use session::{HostTensor, HostTensorRef, Runner};

@@ -1,6 +1,6 @@
 //! From a kernel's WGSL to a pipeline.
 
-use crate::executable::Checks;
+use crate::executable::{Checks, ExecutableOptions};
 use crate::{Error, scope};
 use attnc_plan::{Access, Binding, KernelArtifact};
 use rayon::prelude::*;
@@ -17,23 +17,23 @@ pub(crate) struct Pipeline {
 pub(crate) fn build_all(
     device: &wgpu::Device,
     kernels: &[KernelArtifact],
-    checks: Checks,
+    options: &ExecutableOptions<'_>,
 ) -> Result<Vec<Pipeline>, Error> {
     kernels
         .par_iter()
-        .map(|kernel| build(device, kernel, checks))
+        .map(|kernel| build(device, kernel, options))
         .collect()
 }
 
 fn build(
     device: &wgpu::Device,
     kernel: &KernelArtifact,
-    checks: Checks,
+    options: &ExecutableOptions<'_>,
 ) -> Result<Pipeline, Error> {
     let during = format_args!("compiling kernel `{}`", kernel.name);
     scope::guarded(device, &during, || {
         let label = Some(kernel.name.as_str());
-        let module = shader_module(device, kernel, checks);
+        let module = shader_module(device, kernel, options.checks);
         let groups = group_layouts(device, kernel);
         let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label,
@@ -46,7 +46,7 @@ fn build(
             module: &module,
             entry_point: Some(&kernel.entry),
             compilation_options: wgpu::PipelineCompilationOptions::default(),
-            cache: None,
+            cache: options.pipeline_cache,
         });
         Ok(Pipeline { pipeline, groups })
     })

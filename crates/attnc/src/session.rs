@@ -10,7 +10,7 @@
 //! # Ok::<(), attnc::Error>(())
 //! ```
 
-use crate::backend::{Backends, Executable, Opened, Stats, StepTime};
+use crate::backend::{Backends, Executable, Opened, Stats, StepTime, Wish};
 use crate::inputs::{self, BoundInputs};
 use crate::onnx::DerivedInput;
 use crate::opt::{self, AttentionReport, Optimised};
@@ -19,7 +19,7 @@ use crate::plan::bundle::{self, BundleWeights, PLAN_FILE, WEIGHTS_FILE};
 use crate::rules::Rules;
 use crate::sources::{self, Source};
 use crate::{Error, HostTensor, Model, Port, Tensors, compile, derived, files, mapped};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How to run a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,9 @@ pub struct SessionOptions {
     pub passes: opt::Options,
     /// Whether an attention that does not fuse, or falling back to the CPU, is an error.
     pub require_fused: bool,
+    /// A folder for what compiling leaves behind, so that the next process starts sooner; it should be one that
+    /// only its owner can write to. `None`: nothing is read or written.
+    pub cache: Option<PathBuf>,
 }
 
 impl Default for SessionOptions {
@@ -41,6 +44,7 @@ impl Default for SessionOptions {
             adapter: None,
             passes: opt::Options::default(),
             require_fused: false,
+            cache: None,
         }
     }
 }
@@ -242,6 +246,12 @@ impl Session {
         &self.opened.why
     }
 
+    /// What went wrong without keeping anything from running, for people.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        self.opened.backend.notes()
+    }
+
     /// Attention found, fused and declined; `None` for a bundle, which does not say.
     #[must_use]
     pub fn attention(&self) -> Option<&AttentionReport> {
@@ -256,7 +266,11 @@ impl Session {
 }
 
 fn open(options: &SessionOptions, backends: &Backends) -> Result<Opened, Error> {
-    let opened = backends.open(&options.backend, options.adapter.as_deref())?;
+    let wish = Wish {
+        adapter: options.adapter.as_deref(),
+        cache: options.cache.as_deref(),
+    };
+    let opened = backends.open(&options.backend, &wish)?;
     if options.require_fused && opened.fallback {
         return Err(Error::Fallback(opened.why));
     }

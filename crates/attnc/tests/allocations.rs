@@ -4,7 +4,7 @@
 //! nothing, matrix products aside, which `gemm` packs; on the GPU, what the runner below the session does
 //! (`attnc-wgpu/tests/allocations` holds that to what wgpu does by itself).
 
-use attnc::backend::Backends;
+use attnc::backend::{Backends, Wish};
 use attnc::gpu::{AdapterChoice, Gpu, HostTensorRef, Runner};
 use attnc::ir::TensorData;
 use attnc::plan::DimValues;
@@ -41,7 +41,7 @@ fn main() {
     // The allocator counts for the whole program, so one test at a time.
     arguments.test_threads = Some(1);
     let required = std::env::var_os("ATTNC_REQUIRE_GPU").is_some_and(|v| v == "1");
-    let gpu = Backends::standard().open("gpu", None);
+    let gpu = Backends::standard().open("gpu", &Wish::default());
     let missing = gpu.err().map(|error| error.to_string());
     let on_gpu = |name: &str, test: fn() -> Result<(), Failed>| {
         let missing = missing.clone();

@@ -35,8 +35,35 @@ fn main() {
         trial("a_bundle_runs_like_the_model_it_was_made_of", a_bundle),
         trial("new_lengths_create_no_pipelines", new_lengths),
         trial("the_embedding_host_and_the_oracle_agree", embedding),
+        trial("a_cache_that_cannot_be_written_is_said", cache),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// Pipelines are kept where the host says; where that cannot be, everything else goes on.
+fn cache() {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cache");
+    let _ = std::fs::remove_dir_all(&dir);
+    let model = Model::open(BERT).unwrap();
+    let open = |folder: &Path| {
+        let options = SessionOptions {
+            cache: Some(folder.to_owned()),
+            ..options("gpu")
+        };
+        Session::of_model(&model, &options, &Backends::standard()).unwrap()
+    };
+    let mut session = open(&dir);
+    assert_eq!(session.notes(), Vec::<String>::new());
+    let Ok(mut written) = std::fs::read_dir(&dir) else {
+        return; // a device without pipeline caches
+    };
+    let file = written.next().expect("one file").unwrap().path();
+    let mut other = open(&file);
+    let notes = other.notes();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].contains(file.to_str().unwrap()), "{notes:?}");
+    let run = |session: &mut Session| session.run(&bert_inputs()).unwrap();
+    assert_eq!(run(&mut session), run(&mut other));
 }
 
 fn embedding() {

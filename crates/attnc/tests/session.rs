@@ -1,6 +1,6 @@
 //! Sessions through the public door: backends, bundles, weights beside a text, what is always said.
 
-use attnc::backend::{Backend, Backends, CpuBackend, Executable, Opened, Stats};
+use attnc::backend::{Backend, Backends, CpuBackend, Executable, Opened, Stats, Wish};
 use attnc::inputs::BoundInputs;
 use attnc::ir::{Graph, TensorData};
 use attnc::plan::DeviceProfile;
@@ -57,7 +57,7 @@ fn a_real_export_runs_on_the_cpu_and_agrees_with_the_oracle() {
 
 #[test]
 fn what_is_chosen_is_said() {
-    let opened = Backends::standard().open("auto", None).unwrap();
+    let opened = Backends::standard().open("auto", &Wish::default()).unwrap();
     if opened.fallback {
         assert!(opened.why.contains("running on the CPU"), "{}", opened.why);
     } else {

@@ -103,6 +103,8 @@ fn tests(options: &Options) -> Command {
         .env_remove("ATTNC_BLESS")
         .env("INSTA_UPDATE", "no")
         .env("ATTNC_CORPUS", "quick")
+        // The user's cache is none of the tests' business.
+        .env("ATTNC_CACHE_DIR", "")
         .env("RUST_BACKTRACE", "1");
     if !options.no_gpu {
         command.env("ATTNC_REQUIRE_GPU", "1");

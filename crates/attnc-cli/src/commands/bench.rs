@@ -69,6 +69,7 @@ fn measure(options: &Options, model: &Model, import_ms: f64) -> Result<Report, E
     let prepare = || Session::of_optimised(model, &optimised, &settings, &backends);
     let mut session = progress::during("compiling", prepare)?;
     let prepare_ms = summary::milliseconds(start.elapsed());
+    summary::print_notes(&session);
     let bound = session.bind(&given, &options.inputs.dims()?)?;
     let mut timed = || -> Result<f64, Error> {
         let start = Instant::now();

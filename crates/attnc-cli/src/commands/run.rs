@@ -64,6 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     let (mut session, first) = open(options)?;
     let load_ms = summary::milliseconds(start.elapsed());
     note!("{}", session.why());
+    summary::print_notes(&session);
     let attention = session.attention().map(Attention::from);
     if let Some(attention) = &attention {
         note!("{}", summary::attention_line(attention));

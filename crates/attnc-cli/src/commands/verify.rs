@@ -69,6 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     let (session, backends) = (options.target.session(), Backends::standard());
     let compile = || Session::of_model(&model, &session, &backends);
     let mut session = progress::during("compiling", compile)?;
+    summary::print_notes(&session);
     let bound = session.bind(&given, &options.inputs.dims()?)?;
     let found = progress::during("running", || session.run_bound(&bound))?;
     let tolerance = Tolerance {

@@ -52,7 +52,10 @@ impl Bench {
         };
         command.args(arguments).current_dir(self.folder.path());
         // A backtrace is no part of a message.
-        let output = command.env("RUST_BACKTRACE", "0").output();
+        let output = command
+            .env("RUST_BACKTRACE", "0")
+            .env("ATTNC_CACHE_DIR", "")
+            .output();
         let output = output.expect("attnc starts");
         let text = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
         Said {

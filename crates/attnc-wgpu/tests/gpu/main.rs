@@ -6,10 +6,11 @@ mod refusals;
 
 use attnc_plan::{DType, DeviceProfile, DimValues};
 use attnc_wgpu::{
-    AdapterChoice, Checks, Error, Executable, Gpu, HostTensor, HostTensorRef, ProfileExt as _,
-    Runner,
+    AdapterChoice, Checks, Error, Executable, ExecutableOptions, Gpu, HostTensor, HostTensorRef,
+    PipelineCache, ProfileExt as _, Runner,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
+use sha2::Digest as _;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -69,6 +70,7 @@ const TESTS: &[(&str, Test)] = &[
         "checked_shaders_give_the_same",
         checked_shaders_give_the_same,
     ),
+    ("pipelines_are_kept_in_a_file", pipelines_are_kept_in_a_file),
     (
         "a_lost_device_is_an_error",
         refusals::a_lost_device_is_an_error,
@@ -364,9 +366,52 @@ fn steps_can_be_timed(gpu: &Gpu) -> Result<(), Failed> {
 
 fn checked_shaders_give_the_same(gpu: &Gpu) -> Result<(), Failed> {
     let plan = plans::model();
-    let exe = Executable::with_checks(&gpu.device, &gpu.queue, &plan, &weights(), Checks::On)?;
+    let options = ExecutableOptions {
+        checks: Checks::On,
+        ..ExecutableOptions::default()
+    };
+    let exe = Executable::with_options(&gpu.device, &gpu.queue, &plan, &weights(), &options)?;
     let mut runner = Runner::from_executable(&gpu.device, &gpu.queue, exe);
     check(&run(&mut runner, 21)?, 21)
+}
+
+/// Whatever the file holds, the results are the same.
+fn pipelines_are_kept_in_a_file(gpu: &Gpu) -> Result<(), Failed> {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("pipelines");
+    let _ = std::fs::remove_dir_all(&folder);
+    let Some(cache) = PipelineCache::open(&gpu.device, &folder) else {
+        let has = wgpu::Features::PIPELINE_CACHE;
+        return equal(&gpu.device.features().contains(has), &false);
+    };
+    let path = cache.path().to_owned();
+    let again = |cache: PipelineCache| -> Result<PipelineCache, Failed> {
+        let options = ExecutableOptions {
+            pipeline_cache: Some(cache.handle()),
+            ..ExecutableOptions::default()
+        };
+        let plan = plans::model();
+        let exe = Executable::with_options(&gpu.device, &gpu.queue, &plan, &weights(), &options)?;
+        let mut runner = Runner::from_executable(&gpu.device, &gpu.queue, exe);
+        check(&run(&mut runner, 6)?, 6)?;
+        cache.save()?;
+        PipelineCache::open(&gpu.device, &folder).ok_or_else(|| "there is no cache now".into())
+    };
+    equal(&(cache.loaded_bytes(), path.exists()), &(0, false))?;
+    let second = again(cache)?;
+    equal(&path.exists(), &true)?;
+    equal(&(second.loaded_bytes() > 0), &true)?;
+    again(second)?;
+    // Damaged; and whole, but from somewhere else, as the header of wgpu tells.
+    let foreign = [0; 100];
+    let digest = sha2::Sha256::digest(foreign);
+    let whole = [b"attnc pipelines 1\n", digest.as_slice(), &foreign].concat();
+    for (bytes, loaded) in [(b"not a cache".to_vec(), 0), (whole, foreign.len())] {
+        std::fs::write(&path, bytes)?;
+        let cache = PipelineCache::open(&gpu.device, &folder).ok_or("there is no cache now")?;
+        equal(&cache.loaded_bytes(), &loaded)?;
+        again(cache)?;
+    }
+    Ok(())
 }
 
 fn profiles_of_adapter_and_device_agree(gpu: &Gpu) -> Result<(), Failed> {

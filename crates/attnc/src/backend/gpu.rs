@@ -2,14 +2,20 @@
 
 use super::{Backend, Executable, Output, Stats, StepTime};
 use crate::Error;
-use crate::gpu::{self, AdapterChoice, Checks, Gpu, HostTensorRef, Runner};
+use crate::gpu::{
+    self, AdapterChoice, Checks, ExecutableOptions, Gpu, HostTensorRef, PipelineCache, Runner,
+};
 use crate::inputs::BoundInputs;
 use crate::ir::{Graph, TensorData};
 use crate::plan::{DeviceProfile, Plan, WeightSource};
+use std::cell::RefCell;
+use std::path::Path;
 
 /// Runs on a device of its own; a host that has one uses [`gpu::Executable`] instead.
 pub struct GpuBackend {
     gpu: Gpu,
+    cache: Option<PipelineCache>,
+    notes: RefCell<Vec<String>>,
 }
 
 impl GpuBackend {
@@ -33,7 +39,29 @@ impl GpuBackend {
 
 impl From<Gpu> for GpuBackend {
     fn from(gpu: Gpu) -> Self {
-        Self { gpu }
+        Self {
+            gpu,
+            cache: None,
+            notes: RefCell::default(),
+        }
+    }
+}
+
+impl GpuBackend {
+    /// Keeps compiled pipelines in a folder that only its owner can write to, where the device can give them.
+    #[must_use]
+    pub fn with_cache(mut self, folder: Option<&Path>) -> Self {
+        self.cache = folder.and_then(|folder| PipelineCache::open(&self.gpu.device, folder));
+        self
+    }
+
+    fn save_cache(&self) {
+        let Some(cache) = &self.cache else { return };
+        if let Err(error) = cache.save() {
+            let path = cache.path().display();
+            let note = format!("compiled pipelines cannot be kept in {path}: {error}");
+            self.notes.borrow_mut().push(note);
+        }
     }
 }
 
@@ -59,6 +87,10 @@ impl Backend for GpuBackend {
         self.gpu.profile.clone()
     }
 
+    fn notes(&self) -> Vec<String> {
+        self.notes.borrow().clone()
+    }
+
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Executable>, Error> {
         let (plan, weights) = super::compile_for(graph, &self.gpu.profile)?;
         self.executable(&plan, &weights, Checks::Off)
@@ -78,7 +110,12 @@ impl GpuBackend {
         checks: Checks,
     ) -> Result<Box<dyn Executable>, Error> {
         let Gpu { device, queue, .. } = &self.gpu;
-        let executable = gpu::Executable::with_checks(device, queue, plan, weights, checks)?;
+        let options = ExecutableOptions {
+            checks,
+            pipeline_cache: self.cache.as_ref().map(PipelineCache::handle),
+        };
+        let executable = gpu::Executable::with_options(device, queue, plan, weights, &options)?;
+        self.save_cache();
         let runner = Runner::from_executable(device, queue, executable);
         Ok(Box::new(GpuExecutable {
             names: plan.inputs.iter().map(|port| port.name.clone()).collect(),

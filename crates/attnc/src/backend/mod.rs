@@ -4,10 +4,10 @@
 //! [`Backend`] and registering it under a name:
 //!
 //! ```
-//! use attnc::backend::{Backends, CpuBackend, Opened};
+//! use attnc::backend::{Backends, CpuBackend, Opened, Wish};
 //! let mut backends = Backends::standard();
-//! backends.register("mine", |_adapter| Ok(Opened::chosen(Box::new(CpuBackend))));
-//! let opened = backends.open("mine", None)?;
+//! backends.register("mine", |_wish| Ok(Opened::chosen(Box::new(CpuBackend))));
+//! let opened = backends.open("mine", &Wish::default())?;
 //! assert_eq!(opened.why, "running on the CPU");
 //! # Ok::<(), attnc::Error>(())
 //! ```
@@ -23,6 +23,7 @@ use crate::ir::{DType, Graph, TensorData};
 use crate::plan::{DeviceProfile, Plan};
 use crate::{Error, compile::Weights, inputs::BoundInputs};
 use indexmap::IndexMap;
+use std::path::Path;
 
 /// Something that runs graphs.
 pub trait Backend {
@@ -34,6 +35,11 @@ pub trait Backend {
 
     /// What the device can do, for the compiler.
     fn profile(&self) -> DeviceProfile;
+
+    /// What went wrong without keeping anything from running, for people: a cache that cannot be written.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Makes an optimised graph ready to run, at any batch size and length.
     ///
@@ -187,8 +193,16 @@ impl Opened {
     }
 }
 
-/// Opens a backend; the text chooses among adapters, where there are several.
-type Open = Box<dyn Fn(Option<&str>) -> Result<Opened, Error>>;
+/// What a host wants of a backend, its name aside.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wish<'a> {
+    /// Text that chooses among adapters, where there are several.
+    pub adapter: Option<&'a str>,
+    /// A folder for what compiling leaves behind, so that the next process starts sooner.
+    pub cache: Option<&'a Path>,
+}
+
+type Open = Box<dyn Fn(&Wish<'_>) -> Result<Opened, Error>>;
 
 /// The backends there are, by name.
 pub struct Backends {
@@ -202,10 +216,11 @@ impl Backends {
         let mut backends = Self {
             open: IndexMap::new(),
         };
-        backends.register("gpu", |adapter| {
-            Ok(Opened::chosen(Box::new(GpuBackend::open(adapter)?)))
+        backends.register("gpu", |wish| {
+            let gpu = GpuBackend::open(wish.adapter)?.with_cache(wish.cache);
+            Ok(Opened::chosen(Box::new(gpu)))
         });
-        backends.register("cpu", |adapter| match adapter {
+        backends.register("cpu", |wish| match wish.adapter {
             None => Ok(Opened::chosen(Box::new(CpuBackend))),
             Some(text) => Err(Error::Usage(format!(
                 "--adapter `{text}` chooses a GPU, and --backend cpu uses none; give one of them"
@@ -218,7 +233,7 @@ impl Backends {
     pub fn register(
         &mut self,
         name: &str,
-        open: impl Fn(Option<&str>) -> Result<Opened, Error> + 'static,
+        open: impl Fn(&Wish<'_>) -> Result<Opened, Error> + 'static,
     ) {
         self.open.insert(name.to_owned(), Box::new(open));
     }
@@ -229,17 +244,17 @@ impl Backends {
     }
 
     /// Opens a backend by name. `auto` is a real GPU if there is one, else the CPU; a software adapter is
-    /// used only by `gpu`, or where `adapter` names it.
+    /// used only by `gpu`, or where the wish names it.
     ///
     /// # Errors
     /// Where there is no such backend, or it has no device.
-    pub fn open(&self, name: &str, adapter: Option<&str>) -> Result<Opened, Error> {
+    pub fn open(&self, name: &str, wish: &Wish<'_>) -> Result<Opened, Error> {
         if let Some(open) = self.open.get(name) {
-            return open(adapter);
+            return open(wish);
         }
-        match (name, adapter) {
-            ("auto", Some(_)) => self.open("gpu", adapter),
-            ("auto", None) => self.open_auto(),
+        match (name, wish.adapter) {
+            ("auto", Some(_)) => self.open("gpu", wish),
+            ("auto", None) => self.open_auto(wish),
             _ => Err(Error::UnknownBackend {
                 name: name.to_owned(),
                 known: self.names().map(str::to_owned).collect(),
@@ -247,15 +262,15 @@ impl Backends {
         }
     }
 
-    fn open_auto(&self) -> Result<Opened, Error> {
+    fn open_auto(&self, wish: &Wish<'_>) -> Result<Opened, Error> {
         let (why, instead) = match GpuBackend::open_real() {
-            Ok(gpu) => return Ok(Opened::chosen(Box::new(gpu))),
+            Ok(gpu) => return Ok(Opened::chosen(Box::new(gpu.with_cache(wish.cache)))),
             Err(crate::gpu::Error::NoAdapter { found, .. }) => {
                 ("no GPU adapter".to_owned(), gpu::instead(&found))
             }
             Err(error) => (format!("the GPU cannot be used ({error})"), String::new()),
         };
-        let cpu = self.open("cpu", None)?;
+        let cpu = self.open("cpu", &Wish::default())?;
         Ok(Opened {
             why: format!("{why}, {}{instead}", cpu.why),
             fallback: true,
