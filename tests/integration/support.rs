@@ -86,13 +86,30 @@ fn gpu() -> &'static Result<Gpu, String> {
 /// The GPU as if it had no f16: elements of 16 bits lie two a word.
 pub(crate) const PACKED: &str = "gpu by words";
 
-/// The standard backends, the GPU being the one that the trials share, and [`PACKED`].
+/// The GPU as if it had no subgroup operations.
+pub(crate) const NO_SUBGROUPS: &str = "gpu without subgroups";
+
+/// The GPU as if its subgroups had anything from 4 to 64 lanes.
+pub(crate) const ANY_SUBGROUPS: &str = "gpu of any subgroups";
+
+/// The standard backends, the GPU being the one that the trials share, and that one with other profiles.
 fn backends() -> Backends {
     let mut backends = Backends::standard();
     if let Ok(gpu) = gpu() {
         let mut packed = gpu.clone();
         packed.profile.features.f16 = false;
-        for (name, gpu) in [("gpu", gpu.clone()), (PACKED, packed)] {
+        let mut plain = gpu.clone();
+        plain.profile.features.subgroups = None;
+        let mut any = gpu.clone();
+        if let Some(sizes) = &mut any.profile.features.subgroups {
+            (sizes.min, sizes.max) = (sizes.min.min(4), sizes.max.max(64));
+        }
+        for (name, gpu) in [
+            ("gpu", gpu.clone()),
+            (PACKED, packed),
+            (NO_SUBGROUPS, plain),
+            (ANY_SUBGROUPS, any),
+        ] {
             backends.register(name, move |_| {
                 Ok(Opened::chosen(Box::new(GpuBackend::from(gpu.clone()))))
             });
@@ -141,7 +158,7 @@ pub(crate) fn absent(name: &str, why: &'static str) -> Trial {
     Trial::ignorable_test(name, move || Ok(Completion::ignored_with(why)))
 }
 
-/// The model on a backend: `cpu`, `gpu` or [`PACKED`].
+/// The model on a backend: `cpu`, `gpu`, or that with another profile.
 pub(crate) fn session(model: &Model, backend: &str) -> Result<Session, Error> {
     let options = SessionOptions {
         backend: backend.to_owned(),

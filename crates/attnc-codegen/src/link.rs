@@ -9,7 +9,7 @@
 //! use attnc_codegen::link::Linker;
 //!
 //! let linked = Linker::new("pointwise")
-//!     .module("params", "alias out_item = f32;\nconst WORKGROUP_SIZE: u32 = 8u;\n")
+//!     .module_file("params", "params/default")
 //!     .module("mods", "fn element(i: u32) -> f32 {\n    return f32(i);\n}\n")
 //!     .link()
 //!     .unwrap();

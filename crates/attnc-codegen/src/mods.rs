@@ -13,6 +13,10 @@
 //! }
 //! ```
 //!
+//! A function may compute four neighbouring elements at once ([`IndexSpace::cover_vectors`]): then loads that run
+//! along them are loads of vectors, and the text is the same with `vec4<f32>` for `f32`.
+//!
+//! * [`vector`]: what is different there, and which expressions have no such form.
 //! * [`poly`]: index arithmetic, polynomials as WGSL integers. Lengths known only at run time become fields
 //!   appended to the kernel's `Shape` struct.
 //! * [`address`]: a load's position in its buffer, through the operand's views.
@@ -26,6 +30,7 @@ mod address;
 mod expr;
 mod literal;
 mod poly;
+mod vector;
 
 pub(crate) use literal::finite as float_literal;
 
@@ -46,6 +51,9 @@ pub(crate) struct IndexSpace {
     pub(crate) parameters: Vec<(&'static str, Dim)>,
     /// Each logical index as a polynomial over the parameters, parameter `n` being `Dim::index(n)`.
     pub(crate) index: Vec<Dim>,
+    /// Whether the function computes four elements, in the order of the last axis that is covered. Which of
+    /// them is `Dim::index(parameters.len())` in `index`: no parameter.
+    pub(crate) vectors: bool,
 }
 
 impl IndexSpace {
@@ -59,6 +67,7 @@ impl IndexSpace {
                 .collect(),
             index: (0..count).map(Dim::index).collect(),
             parameters,
+            vectors: false,
         }
     }
 
@@ -76,6 +85,22 @@ impl IndexSpace {
         {
             self.index[axis] = index;
         }
+    }
+
+    /// As [`IndexSpace::cover`], parameter `name` counting vectors of four elements along the last of `axes`,
+    /// whose length is a multiple of 4. No axes are covered after these.
+    pub(crate) fn cover_vectors(&mut self, name: &'static str, axes: &[usize]) {
+        let Some(&last) = axes.last() else {
+            unreachable!("vectors run along an axis");
+        };
+        let len = self.logical[last].clone();
+        let four = Dim::from(4);
+        self.logical[last] = len.exact_div(&four).expect("a multiple of 4");
+        self.cover(name, axes);
+        self.logical[last] = len;
+        self.vectors = true;
+        let element = u32::try_from(self.parameters.len()).expect("few parameters");
+        self.index[last] = four * self.index[last].clone() + Dim::index(element);
     }
 
     fn parameter_extents(&self) -> Vec<Dim> {
@@ -144,6 +169,8 @@ pub(crate) struct Field {
 struct Captured {
     name: String,
     stored: Stored,
+    /// Whether its items are vectors of four elements.
+    vectors: bool,
 }
 
 /// The name that a captured tensor would like to have: from operand number, its type, and its load's index.
@@ -171,6 +198,8 @@ pub(crate) struct Mods<'g> {
     captured: IndexMap<ValueId, Captured>,
     /// The value that the kernel's result is written over.
     in_place: Option<ValueId>,
+    /// Whether the result is written by vectors.
+    vectors_in_place: bool,
     imports: IndexMap<&'static str, IndexSet<&'static str>>,
     helpers: IndexSet<&'static str>,
     functions: String,
@@ -192,15 +221,18 @@ impl<'g> Mods<'g> {
             fields: Vec::new(),
             captured: IndexMap::new(),
             in_place: None,
+            vectors_in_place: false,
             imports: IndexMap::new(),
             helpers: IndexSet::new(),
             functions: String::new(),
         }
     }
 
-    /// From here on loads of `value`, f32, read the kernel's own `out`: the result is written over it.
-    pub(crate) fn over(&mut self, value: ValueId) {
+    /// From here on loads of `value`, f32, read the kernel's own `out`: the result is written over it, by vectors
+    /// or by elements.
+    pub(crate) fn over(&mut self, value: ValueId, vectors: bool) {
         self.in_place = Some(value);
+        self.vectors_in_place = vectors;
     }
 
     /// How tensors are called that are captured from here on.
@@ -225,6 +257,9 @@ impl<'g> Mods<'g> {
         let indices = function.space.parameters.iter();
         parameters.extend(indices.map(|(name, _)| format!("{name}: u32")));
         let result = match function.result {
+            Returns::Value(DType::F32 | DType::F16 | DType::BF16) if function.space.vectors => {
+                "vec4<f32>"
+            }
             Returns::Value(dtype) => wgsl_type(dtype),
             Returns::Bool => "bool",
         };
@@ -265,6 +300,18 @@ impl<'g> Mods<'g> {
         ));
     }
 
+    /// Prints `element(i)`, four elements of a type that is not held as f32, from `value(i) -> vec4<f32>`.
+    pub(crate) fn vector_items(&mut self, stored: Stored) {
+        if let Some(library) = stored.library() {
+            self.import(library.module, library.words);
+        }
+        self.functions.push_str(&format!(
+            "\n// element: four elements of memory, which holds {stored}\nfn element(i: u32) -> {} {{\n    return {};\n}}\n",
+            stored.vec4(),
+            stored.vec4_of("value(i)")
+        ));
+    }
+
     /// Adds WGSL that is no expression: constants, functions over the kernel's bindings.
     pub(crate) fn text(&mut self, text: &str) {
         if !self.functions.is_empty() {
@@ -292,9 +339,12 @@ impl<'g> Mods<'g> {
                     .get(&base)
                     .map_or_else(|| format!("t{n}"), |c| c.name.clone())
             },
-            index: &|n| match space.index.get(n as usize).and_then(Dim::as_index) {
-                Some(parameter) => space.parameters[parameter as usize].0.to_owned(),
-                None => format!("d{n}"),
+            index: &|n| {
+                let parameter = space.index.get(n as usize).and_then(Dim::as_index);
+                match parameter.and_then(|p| space.parameters.get(p as usize)) {
+                    Some((name, _)) => (*name).to_owned(),
+                    None => format!("d{n}"),
+                }
             },
             arg: function.arg.map_or("arg", |(name, _)| name),
         });
@@ -326,7 +376,11 @@ impl<'g> Mods<'g> {
             text.push_str(&format!(
                 "@group(1) @binding({n}) var<storage, read> {}: array<{}>;\n",
                 captured.name,
-                captured.stored.item()
+                if captured.vectors {
+                    captured.stored.vec4()
+                } else {
+                    captured.stored.item()
+                }
             ));
         }
         if !self.captured.is_empty() {
@@ -350,14 +404,35 @@ impl<'g> Mods<'g> {
         name
     }
 
-    /// The name under which the buffer of `base` is bound, and how that holds its elements.
-    fn capture(&mut self, base: ValueId, operand: usize, index: &[Dim]) -> (String, Stored) {
+    /// The name under which the buffer of `base` is bound, and how that holds its elements: by vectors of four,
+    /// or one by one.
+    ///
+    /// # Errors
+    /// Where it is bound already, the other way.
+    fn capture(
+        &mut self,
+        base: ValueId,
+        operand: usize,
+        index: &[Dim],
+        vectors: bool,
+    ) -> Result<(String, Stored), Diagnostic> {
+        let stored = (self.stored)(base);
         if self.in_place == Some(base) {
+            if vectors != self.vectors_in_place {
+                return Err(vector::no_form("a load of single elements of the result"));
+            }
             let out = self.import("store", "out").to_owned();
-            return (out, (self.stored)(base));
+            return Ok((out, stored));
+        }
+        if let Some(library) = stored.library() {
+            let name = if vectors { library.vec4 } else { library.at };
+            self.import(library.module, name);
         }
         if let Some(known) = self.captured.get(&base) {
-            return (known.name.clone(), known.stored);
+            if known.vectors != vectors {
+                return Err(vector::no_form("a tensor read by vectors and by elements"));
+            }
+            return Ok((known.name.clone(), stored));
         }
         let dtype = self.graph.ty(base).dtype;
         let wanted = (self.name_tensor)(operand, dtype, index);
@@ -372,16 +447,13 @@ impl<'g> Mods<'g> {
             })
             .find(|name| !taken(name))
             .expect("endless");
-        let stored = (self.stored)(base);
-        if let Some(library) = stored.library() {
-            self.import(library.module, library.at);
-        }
         let captured = Captured {
             name: name.clone(),
             stored,
+            vectors,
         };
         self.captured.insert(base, captured);
-        (name, stored)
+        Ok((name, stored))
     }
 
     /// The field that holds a polynomial of lengths; whether it is an `i32`.
@@ -468,6 +540,8 @@ struct Body<'m, 'g> {
     /// Names of expression nodes that have a statement.
     bound: Vec<Option<String>>,
     uses: Vec<usize>,
+    /// Expression nodes, of those printed so far, that are vectors: which differ between the four elements.
+    varies: Vec<bool>,
 }
 
 impl<'m, 'g> Body<'m, 'g> {
@@ -489,9 +563,10 @@ impl<'m, 'g> Body<'m, 'g> {
             statements: Vec::new(),
             known: HashMap::new(),
             counts: HashMap::new(),
-            clamped: Vec::new(),
+            clamped: function.space.elements(),
             bound: vec![None; count],
             uses,
+            varies: vec![false; count],
         }
     }
 

@@ -69,13 +69,15 @@ impl Stored {
         }
     }
 
-    /// The WGSL type of four elements of a float tensor.
+    /// The WGSL type of four elements.
     #[must_use]
     pub fn vec4(self) -> &'static str {
         match self {
+            Self::F32 => "vec4<f32>",
             Self::F16 => "vec4<f16>",
             Self::PackedF16 | Self::PackedBf16 => "vec2<u32>",
-            _ => "vec4<f32>",
+            Self::I32 => "vec4<i32>",
+            Self::U32 | Self::Bool => "vec4<u32>",
         }
     }
 
@@ -97,12 +99,13 @@ impl Stored {
         }
     }
 
-    /// Item `at` of a binding of [`Stored::vec4`], as a `vec4<f32>`.
+    /// Item `at` of a binding of [`Stored::vec4`], as a `vec4<f32>` if it is of floats.
     #[must_use]
     pub fn load_vec4(self, array: &str, at: &str) -> String {
         match self.library() {
             Some(library) => format!("{}({array}[{at}])", library.vec4),
             None if self == Self::F16 => format!("vec4<f32>({array}[{at}])"),
+            None if self == Self::Bool => format!("{array}[{at}] != vec4<u32>()"),
             None => format!("{array}[{at}]"),
         }
     }
@@ -141,6 +144,15 @@ impl Stored {
         match self {
             Self::PackedF16 => "store/packed_f16",
             Self::PackedBf16 => "store/packed_bf16",
+            _ => "store/elements",
+        }
+    }
+
+    /// The same for a kernel that writes four elements at once.
+    pub(crate) fn store_vectors_file(self) -> &'static str {
+        match self {
+            Self::PackedF16 => "store/packed_f16_vectors",
+            Self::PackedBf16 => "store/packed_bf16_vectors",
             _ => "store/elements",
         }
     }

@@ -12,6 +12,7 @@ mod halves;
 mod kernels;
 mod leaks;
 mod masks;
+mod rows;
 
 use crate::support::{Outcome, agree, check_eq, on_both, session};
 use attnc::plan::DimValues;
@@ -33,6 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(fills::trials());
     trials.extend(halves::trials());
     trials.extend(leaks::trials());
+    trials.extend(rows::trials());
     trials
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Dispatch {
     pub(super) combine: Option<&'static str>,
     /// The file for the slot `store`, where the kernel takes one.
     pub(super) store: Option<&'static str>,
-    /// Files that are part of `mods`.
+    /// Files that fill the slot that their folder is called as: `mods/mask_none`, `lanes/subgroup`.
     pub(super) mod_files: Vec<&'static str>,
     /// The printed part of `mods`.
     pub(super) mods: Printed,
@@ -194,7 +194,8 @@ fn link(dispatch: &Dispatch, f16: bool) -> Result<Linked, Diagnostic> {
         linker = linker.module("micro", micro);
     }
     for file in &dispatch.mod_files {
-        linker = linker.module_file("mods", file);
+        let slot = file.split('/').next().unwrap_or("mods");
+        linker = linker.module_file(slot, file);
     }
     if !dispatch.mods.text.is_empty() {
         linker = linker.module("mods", &dispatch.mods.text);

@@ -38,6 +38,7 @@ mod label;
 mod linear_attention;
 mod matmul;
 mod pointwise;
+mod row_shape;
 mod rows;
 
 pub use blocks::{Skipping, Tiles, attention_tiles};

@@ -1,10 +1,14 @@
 //! The row kernels: softmax, norms, reductions, running sums.
 //!
-//! Row `row` counts the axes that stay, `i` the axes that are reduced or normalised over; both row-major.
+//! Row `row` counts the axes that stay, `i` the axes that are reduced or normalised over; both row-major. Where
+//! lanes share a row ([`super::row_shape`]), `i` counts its packs: elements, or vectors of four where all that is
+//! read along the row lies so.
 
 use super::kernel::Dispatch;
 use super::pointwise::operations;
+use super::row_shape::{self, Lanes};
 use super::{Lowerer, div_ceil, label};
+use crate::Stored;
 use crate::mods::{Function, IndexSpace, Mods, NameTensor, Printed, Returns, wgsl_type};
 use crate::params;
 use crate::stored::multiple_of;
@@ -14,7 +18,10 @@ use attnc_plan::Uniform;
 
 /// What differs between the row kernels.
 struct Family {
+    /// The file in which an invocation owns a row.
     kernel: &'static str,
+    /// The file in which lanes share one.
+    shared: Option<&'static str>,
     combine: Option<&'static str>,
     /// The axes that a row runs along.
     axes: Vec<usize>,
@@ -77,42 +84,121 @@ impl Lowerer<'_> {
         let stored = self.stored_in(result);
         let epilogue = epilogue(self.graph, value, family)?;
         let (rows, len) = (family.rows(&x.shape), family.len(&x.shape));
+        let form = self.form(value, family, &epilogue.expr, stored)?;
         let combine = family.combine.map(|c| c.trim_start_matches("mods/reduce_"));
-        let mut aliases = vec![("out_elem", wgsl_type(node.ty.dtype))];
-        if matches!(family.kernel, "reduce_rows" | "scan_rows") {
-            aliases.push(("acc_elem", wgsl_type(family.acc)));
-        }
-        if !stored.is_packed() {
-            aliases.push(("out_item", stored.item()));
-        }
         let types = label::types(x.dtype, self.plan.buffer(result).dtype);
+        let types = if form.vectors {
+            format!("{types}x4")
+        } else {
+            types
+        };
         let cost = Dim::from(family.cost + operations(&epilogue.expr));
+        let workgroups = match &form.lanes {
+            Some(_) => rows.clone(),
+            None => div_ceil(&rows, self.workgroup_size),
+        };
+        let label = [
+            Some(form.kernel),
+            Some(types.as_str()),
+            combine,
+            epilogue.label.as_deref(),
+        ];
+        let by_vectors = form.vectors && !family.reduces();
         let dispatch = Dispatch {
-            kernel: family.kernel,
-            key: [
-                Some(family.kernel),
-                Some(types.as_str()),
-                combine,
-                epilogue.label.as_deref(),
-            ]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join("."),
-            params: params::print(&aliases, self.workgroup_size),
+            kernel: form.kernel,
+            key: label.into_iter().flatten().collect::<Vec<_>>().join("."),
+            params: self.row_params(node.ty.dtype, family, &form, stored),
             micro: None,
             combine: family.combine,
-            store: Some(stored.store_file()),
+            store: Some(if by_vectors {
+                stored.store_vectors_file()
+            } else {
+                stored.store_file()
+            }),
             op: None,
-            mod_files: Vec::new(),
-            mods: self.row_mods(value, family, &epilogue.expr)?,
-            tile: String::new(),
-            uniforms: family.uniforms(&x.shape),
+            mod_files: form.files(family),
+            mods: form.mods,
+            tile: form.lanes.as_ref().map(Lanes::describe).unwrap_or_default(),
+            uniforms: match &form.lanes {
+                Some(_) => family.shared_uniforms(&x.shape, form.vectors),
+                None => family.uniforms(&x.shape),
+            },
             operands: vec![result],
-            workgroups: div_ceil(&rows, self.workgroup_size),
+            workgroups,
             flops: rows * len * cost,
         };
         self.dispatch(value, dispatch)
+    }
+
+    /// The shape of the kernel and its `mods`: lanes that take vectors, lanes that take elements, an invocation.
+    fn form(
+        &self,
+        value: ValueId,
+        family: &Family,
+        epilogue: &ScalarExpr,
+        stored: Stored,
+    ) -> Result<Form, Diagnostic> {
+        let x = self.graph.ty(self.graph.node(value).operands()[0]);
+        let profile = &self.plan.profile;
+        let len = family.len(&x.shape);
+        let shared = family.shared.filter(|_| family.is_trailing(x.rank()));
+        if let Some(kernel) = shared {
+            let last = x.shape.last().filter(|last| multiple_of(last, 4));
+            let packs = last.and_then(|_| len.exact_div(&Dim::from(4)));
+            if let Some(lanes) = packs.and_then(|packs| row_shape::lanes(profile, &packs))
+                && let Ok(mods) = self.row_mods(value, family, kernel, epilogue, true)
+            {
+                return Ok(Form {
+                    kernel,
+                    lanes: Some(lanes),
+                    vectors: true,
+                    mods,
+                });
+            }
+            // Lanes that write elements would write two halves of one word.
+            let own_words = !stored.is_packed();
+            if let (Some(lanes), true) = (row_shape::lanes(profile, &len), own_words) {
+                return Ok(Form {
+                    kernel,
+                    lanes: Some(lanes),
+                    vectors: false,
+                    mods: self.row_mods(value, family, kernel, epilogue, false)?,
+                });
+            }
+        }
+        Ok(Form {
+            kernel: family.kernel,
+            lanes: None,
+            vectors: false,
+            mods: self.row_mods(value, family, family.kernel, epilogue, false)?,
+        })
+    }
+
+    fn row_params(&self, dtype: DType, family: &Family, form: &Form, stored: Stored) -> String {
+        let by_vectors = form.vectors && !family.reduces();
+        let (elem, item) = if by_vectors {
+            ("vec4<f32>", stored.vec4())
+        } else {
+            (wgsl_type(dtype), stored.item())
+        };
+        let acc = wgsl_type(family.acc);
+        let mut aliases = vec![("out_elem", elem)];
+        if matches!(family.kernel, "reduce_rows" | "scan_rows") {
+            aliases.push(("acc_elem", acc));
+        }
+        if !stored.is_packed() {
+            aliases.push(("out_item", item));
+        }
+        let Some(lanes) = &form.lanes else {
+            return params::print(&aliases, self.workgroup_size);
+        };
+        aliases.push(("lane_elem", acc));
+        let mut text = params::print(&aliases, lanes.count);
+        if let Some(min) = lanes.subgroup_min {
+            let min = format!("{min}u");
+            text.push_str(&params::constants(&[("SUBGROUP_SIZE_MIN", "u32", min)]));
+        }
+        text
     }
 
     /// `load_element` and `epilogue`.
@@ -120,7 +206,9 @@ impl Lowerer<'_> {
         &self,
         value: ValueId,
         family: &Family,
+        kernel: &'static str,
         epilogue: &ScalarExpr,
+        vectors: bool,
     ) -> Result<Printed, Diagnostic> {
         let node = self.graph.node(value);
         let x = self.graph.ty(node.operands()[0]);
@@ -129,12 +217,16 @@ impl Lowerer<'_> {
             ..IndexSpace::default()
         };
         space.cover("row", &family.kept(x.rank()));
-        space.cover("i", &family.axes);
+        if vectors {
+            space.cover_vectors("i", &family.axes);
+        } else {
+            space.cover("i", &family.axes);
+        }
         let stored = |value| self.stored(value);
-        let mut mods = Mods::new(self.graph, &stored, family.kernel, family.names);
+        let mut mods = Mods::new(self.graph, &stored, kernel, family.names);
         let (base, _) = layout::source_index(self.graph, node.operands()[0]);
         if self.in_place.get(&base) == Some(&value) {
-            mods.over(base);
+            mods.over(base, vectors);
         }
         mods.function(&Function {
             name: "load_element",
@@ -147,9 +239,14 @@ impl Lowerer<'_> {
         if family.reduces() {
             space = reduced_space(&node.ty.shape);
         }
+        let argument = if space.vectors {
+            "vec4<f32>"
+        } else {
+            wgsl_type(family.acc)
+        };
         mods.function(&Function {
             name: "epilogue",
-            arg: Some(("value", wgsl_type(family.acc))),
+            arg: Some(("value", argument)),
             space: &space,
             result: Returns::Value(node.ty.dtype),
             expr: epilogue,
@@ -159,7 +256,49 @@ impl Lowerer<'_> {
     }
 }
 
+/// How a kernel is made for one value.
+struct Form {
+    kernel: &'static str,
+    /// Who shares a row, if not one invocation owns it.
+    lanes: Option<Lanes>,
+    /// Whether rows are read by vectors, and written so if they are written.
+    vectors: bool,
+    mods: Printed,
+}
+
+impl Form {
+    /// Files of the slots `lanes` and `pack`.
+    fn files(&self, family: &Family) -> Vec<&'static str> {
+        let pack = match (self.vectors, family.reduces()) {
+            (false, false) => "pack/one",
+            (true, false) => "pack/four",
+            (false, true) => "pack/one_combined",
+            (true, true) => "pack/four_combined",
+        };
+        let files = |lanes: &Lanes| vec![lanes.file, pack];
+        self.lanes.as_ref().map(files).unwrap_or_default()
+    }
+}
+
 impl Family {
+    /// Whether a row is one run of memory.
+    fn is_trailing(&self, rank: usize) -> bool {
+        !self.axes.is_empty() && self.axes.iter().copied().eq(rank - self.axes.len()..rank)
+    }
+
+    /// The words of `Shape` where lanes share a row.
+    fn shared_uniforms(&self, shape: &[Dim], vectors: bool) -> Vec<Uniform> {
+        let (rows, mut len) = (self.rows(shape), self.len(shape));
+        if vectors {
+            len = len.exact_div(&Dim::from(4)).expect("whole vectors");
+        }
+        let words = [rows, len, Dim::zero()].map(Uniform::U32);
+        words
+            .into_iter()
+            .chain(self.extra.iter().cloned())
+            .collect()
+    }
+
     fn reduces(&self) -> bool {
         self.combine.is_some()
     }
@@ -247,6 +386,13 @@ fn family(op: &Op, rank: usize, dtype: DType) -> Result<Family, Diagnostic> {
     };
     Ok(Family {
         kernel,
+        shared: match kernel {
+            "softmax_rows" => Some("softmax_lanes"),
+            "layer_norm_rows" => Some("layer_norm_lanes"),
+            "rms_norm_rows" => Some("rms_norm_lanes"),
+            "reduce_rows" => Some("reduce_lanes"),
+            _ => None,
+        },
         combine,
         axes,
         acc,

@@ -5,21 +5,21 @@
 //! costs nothing.
 
 use super::poly::{Int, Over};
-use super::{Body, literal};
+use super::{Body, literal, vector};
 use crate::Stored;
 use attnc_ir::scalar::{ExprId, Scalar};
 use attnc_ir::{Atom, DType, Diagnostic, Dim, Op, layout};
 
 impl Body<'_, '_> {
-    /// An element of operand `operand`; whether the text is a single operand.
+    /// An element of operand `operand`, or four; whether the text is a single operand, and whether it is four.
     pub(super) fn load(
         &mut self,
         operand: usize,
         index: &[ExprId],
-    ) -> Result<(String, bool), Diagnostic> {
+    ) -> Result<(String, bool, bool), Diagnostic> {
         let value = self.operands[operand];
         if let Some(literal) = self.one_element(value) {
-            return Ok((literal, true));
+            return Ok((literal, true, false));
         }
         let shape = self.mods.graph.ty(value).shape.clone();
         let mut inside = true;
@@ -34,8 +34,12 @@ impl Body<'_, '_> {
             Atom::Index(n) => Some(index_of_axis[*n as usize].clone()),
             _ => None,
         });
-        let (name, stored) = self.mods.capture(base, operand, &index_of_axis);
         let address = self.over_parameters(&logical);
+        if self.has_element(&address) {
+            let (text, single) = self.load_four(base, operand, &index_of_axis, &address, inside)?;
+            return Ok((text, single, true));
+        }
+        let (name, stored) = self.mods.capture(base, operand, &index_of_axis, false)?;
         let (mut text, _) = self.poly(&address, Int::U32, Over::Parameters);
         let last = self.mods.graph.ty(base).elements() - Dim::one();
         if !inside && !last.is_nonneg(&self.logical_extents()) {
@@ -48,7 +52,7 @@ impl Body<'_, '_> {
         if text.len() > 40 || twice {
             text = self.bind("at", text);
         }
-        Ok((stored.load(&name, &text), stored != Stored::Bool))
+        Ok((stored.load(&name, &text), stored != Stored::Bool, false))
     }
 
     /// A constant of one element needs no buffer.
@@ -85,22 +89,40 @@ impl Body<'_, '_> {
                 if dim.is_nonneg(&extents) && dim.is_below(size, &extents) {
                     return Ok((dim.clone(), true));
                 }
-                self.wrapping(&dim.clone())
+                let dim = dim.clone();
+                if self.has_element(&self.over_parameters(&dim)) {
+                    return Ok((self.four_clamped(&dim, size)?, false));
+                }
+                self.wrapping(&dim)
             }
-            _ => match self.expr.dtype(id) {
-                DType::U32 => self.value(id)?.0,
-                _ => format!("u32({})", self.value(id)?.0),
-            },
+            _ => {
+                let text = self.value(id)?.0;
+                if self.varies[id.index()] {
+                    return Err(vector::no_form("an index that differs between elements"));
+                }
+                match self.expr.dtype(id) {
+                    DType::U32 => text,
+                    _ => format!("u32({text})"),
+                }
+            }
         };
         let last = self.lengths(&(size.clone() - Dim::one()), Int::U32);
-        let name = self.bind("clamped", format!("min({text}, {last})"));
+        Ok((
+            self.clamped_index(format!("min({text}, {last})"), size),
+            false,
+        ))
+    }
+
+    /// A variable for a clamped index, along an axis of `size`.
+    pub(super) fn clamped_index(&mut self, text: String, size: &Dim) -> Dim {
+        let name = self.bind("clamped", text);
         let known = self.clamped.iter().position(|(n, _)| *n == name);
         let at = known.unwrap_or_else(|| {
             self.clamped.push((name, size.clone()));
             self.clamped.len() - 1
         });
         let number = u32::try_from(self.space.logical.len() + at).expect("few indices");
-        Ok((Dim::index(number), false))
+        Dim::index(number)
     }
 
     /// A polynomial that may be negative, as a u32 that then is large.

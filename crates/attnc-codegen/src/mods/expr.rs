@@ -5,7 +5,7 @@
 //! negative: `kv_idx <= q_idx + N - M` prints as `kv_idx + M <= q_idx + N`.
 
 use super::poly::{Int, Over};
-use super::{Body, Returns, literal};
+use super::{Body, Returns, literal, vector};
 use attnc_ir::scalar::{ExprId, Scalar};
 use attnc_ir::{Atom, BinaryOp, CompareOp, DType, Diagnostic, Dim, UnaryOp};
 
@@ -61,7 +61,7 @@ fn silu(x: f32) -> f32 {
 ";
 
 /// Text, and whether it is a single operand.
-type Text = (String, bool);
+pub(super) type Text = (String, bool);
 
 /// The value as the operand of an operator.
 fn as_operand((text, single): &Text) -> String {
@@ -78,7 +78,7 @@ impl Body<'_, '_> {
         let root = self.expr.root();
         let (text, _) = self.value(root)?;
         if matches!(self.expr.node(root), Scalar::Arg) {
-            return Ok(text); // handed through as it is stored
+            return Ok(text); // handed through as it is stored, one element or four
         }
         let found = self.expr.dtype(root);
         let fits = match self.returns {
@@ -92,6 +92,12 @@ impl Body<'_, '_> {
             )));
         }
         Ok(match self.returns {
+            Returns::Value(to) if self.space.vectors => {
+                if !to.is_float() {
+                    return Err(vector::no_form("a result that is not of floats"));
+                }
+                self.spread(root, text)
+            }
             Returns::Value(DType::Bool) => format!("select(0u, 1u, {text})"),
             _ => text,
         })
@@ -136,33 +142,53 @@ impl Body<'_, '_> {
     }
 
     fn text(&mut self, id: ExprId) -> Result<Text, Diagnostic> {
-        Ok(match self.expr.node(id).clone() {
-            Scalar::Int(dim) => self.int(&dim),
+        let node = self.expr.node(id).clone();
+        if let Scalar::Load { operand, index } = &node {
+            let (text, single, four) = self.load(*operand, index)?;
+            self.varies[id.index()] = four;
+            return Ok((text, single));
+        }
+        let text = match node {
+            Scalar::Int(dim) => self.int(&dim)?,
             Scalar::Float(bits) => (self.float(f32::from_bits(bits)), true),
             Scalar::Bool(b) => (b.to_string(), true),
             Scalar::Arg => match self.arg {
                 Some(name) => (name.to_owned(), true),
                 None => return Err(unsupported("an argument where there is none".to_owned())),
             },
-            Scalar::Load { operand, index } => self.load(operand, &index)?,
+            Scalar::Load { .. } => unreachable!("handled above"),
             Scalar::Unary(op, a) => self.unary(op, a)?,
             Scalar::Binary(op, a, b) => self.binary(op, a, b)?,
             Scalar::Compare(op, a, b) => self.compare(op, a, b)?,
             Scalar::Select(c, a, b) => {
-                let (c, a, b) = (self.value(c)?.0, self.value(a)?.0, self.value(b)?.0);
-                (format!("select({b}, {a}, {c})"), true)
+                let (c_text, a_text, b_text) =
+                    (self.value(c)?.0, self.value(a)?.0, self.value(b)?.0);
+                let like = [c, a, b];
+                let (a, b) = (self.alike(a, a_text, &like), self.alike(b, b_text, &like));
+                (format!("select({b}, {a}, {c_text})"), true)
             }
             Scalar::Cast(to, a) => self.cast(to, a)?,
-        })
+        };
+        let operands = self.expr.node(id).operands();
+        self.varies[id.index()] = match self.expr.node(id) {
+            Scalar::Arg => self.space.vectors,
+            // Comparisons of indices are the same for all four elements, or have no such form.
+            Scalar::Compare(_, a, b) if self.are_plain(*a, *b) => false,
+            _ => operands.into_iter().any(|o| self.varies[o.index()]),
+        };
+        Ok(text)
     }
 
     /// An i32 polynomial; computed in u32 where it cannot be negative.
-    fn int(&mut self, dim: &Dim) -> Text {
+    fn int(&mut self, dim: &Dim) -> Result<Text, Diagnostic> {
+        if self.has_element(&self.over_parameters(dim)) {
+            return Err(vector::no_form("the number of an element"));
+        }
         if dim.as_const().is_none() && dim.is_nonneg(&self.logical_extents()) {
             let (text, _) = self.poly(dim, Int::U32, Over::Logical);
-            return (format!("i32({text})"), true);
+            return Ok((format!("i32({text})"), true));
         }
-        self.poly(dim, Int::I32, Over::Logical)
+        Ok(self.poly(dim, Int::I32, Over::Logical))
     }
 
     fn unary(&mut self, op: UnaryOp, a: ExprId) -> Result<Text, Diagnostic> {
@@ -172,7 +198,13 @@ impl Body<'_, '_> {
         let value = self.value(a)?;
         let operand = as_operand(&value);
         let x = value.0;
+        if self.varies[a.index()] {
+            return self.unary_of_four(op, dtype, &operand, x);
+        }
         let call = |name: &str| (format!("{name}({x})"), true);
+        if let (true, Some(function)) = (float, self.function_of(op)) {
+            return Ok(call(function));
+        }
         Ok(match op {
             UnaryOp::Neg if dtype != DType::Bool => (format!("-{operand}"), false),
             UnaryOp::Not if dtype == DType::Bool => (format!("!{operand}"), true),
@@ -190,23 +222,6 @@ impl Body<'_, '_> {
             UnaryOp::Floor if float => call("floor"),
             UnaryOp::Ceil if float => call("ceil"),
             UnaryOp::Round if float => call("round"),
-            UnaryOp::Tanh if float => call(self.mods.import("lib::stable_tanh", "stable_tanh")),
-            UnaryOp::Erf if float => call(self.mods.import("lib::erf", "erf")),
-            UnaryOp::Gelu if float => call(self.mods.import("lib::gelu", "gelu")),
-            UnaryOp::GeluTanh if float => call(self.mods.import("lib::gelu", "gelu_tanh")),
-            UnaryOp::Sigmoid if float => {
-                self.mods.helpers.insert(SIGMOID);
-                call("sigmoid")
-            }
-            UnaryOp::Silu if float => {
-                self.mods.helpers.insert(SIGMOID);
-                self.mods.helpers.insert(SILU);
-                call("silu")
-            }
-            UnaryOp::Softplus if float => {
-                self.mods.helpers.insert(SOFTPLUS);
-                call("softplus")
-            }
             // WGSL may assume that there is no NaN and no infinity: only the bits tell.
             UnaryOp::IsNan if float => (
                 format!("(bitcast<u32>({x}) & 0x7fffffffu) > 0x7f800000u"),
@@ -217,6 +232,30 @@ impl Body<'_, '_> {
                 false,
             ),
             _ => return Err(unsupported(format!("`{}` of a {dtype}", op.name()))),
+        })
+    }
+
+    /// The function that computes what WGSL has no function for, which is imported or printed.
+    pub(super) fn function_of(&mut self, op: UnaryOp) -> Option<&'static str> {
+        Some(match op {
+            UnaryOp::Tanh => self.mods.import("lib::stable_tanh", "stable_tanh"),
+            UnaryOp::Erf => self.mods.import("lib::erf", "erf"),
+            UnaryOp::Gelu => self.mods.import("lib::gelu", "gelu"),
+            UnaryOp::GeluTanh => self.mods.import("lib::gelu", "gelu_tanh"),
+            UnaryOp::Sigmoid => {
+                self.mods.helpers.insert(SIGMOID);
+                "sigmoid"
+            }
+            UnaryOp::Silu => {
+                self.mods.helpers.insert(SIGMOID);
+                self.mods.helpers.insert(SILU);
+                "silu"
+            }
+            UnaryOp::Softplus => {
+                self.mods.helpers.insert(SOFTPLUS);
+                "softplus"
+            }
+            _ => return None,
         })
     }
 
@@ -237,9 +276,12 @@ impl Body<'_, '_> {
             BinaryOp::Xor => "!=",
             _ => {
                 let (x, y) = (self.value(a)?.0, self.value(b)?.0);
+                let (x, y) = (self.alike(a, x, &[a, b]), self.alike(b, y, &[a, b]));
+                let four = self.varies[a.index()] || self.varies[b.index()];
                 let name = match op {
                     BinaryOp::Min if number => "min",
                     BinaryOp::Max if number => "max",
+                    _ if four => return Err(vector::no_form(op.name())),
                     BinaryOp::Pow if dtype.is_float() => self.mods.import("lib::power", "power"),
                     BinaryOp::Mod if dtype.is_float() => {
                         self.mods.helpers.insert(MOD_FLOAT);
@@ -260,6 +302,12 @@ impl Body<'_, '_> {
             self.value(b)?.0
         } else {
             self.operand_value(b)?
+        };
+        // Arithmetic takes a vector and a number; logic does not.
+        let (left, right) = if number && op != BinaryOp::Xor {
+            (left, right)
+        } else {
+            (self.alike(a, left, &[a, b]), self.alike(b, right, &[a, b]))
         };
         Ok((format!("{left} {symbol} {right}"), false))
     }
@@ -309,6 +357,14 @@ impl Body<'_, '_> {
             && plain(y)
         {
             let ((x, minus_x), (y, minus_y)) = (split_signs(x), split_signs(y));
+            if let Some(text) = self.compare_four(
+                op,
+                symbol,
+                &(x.clone() + minus_y.clone()),
+                &(y.clone() + minus_x.clone()),
+            )? {
+                return Ok((text, false));
+            }
             let (left, _) = self.poly(&(x + minus_y), Int::U32, Over::Logical);
             let (right, _) = self.poly(&(y + minus_x), Int::U32, Over::Logical);
             return Ok((format!("{left} {symbol} {right}"), false));
@@ -316,10 +372,19 @@ impl Body<'_, '_> {
         let ordered = !matches!(op, CompareOp::Eq | CompareOp::Ne);
         if ordered && self.expr.dtype(a) == DType::Bool {
             let (x, y) = (self.value(a)?.0, self.value(b)?.0);
+            if self.varies[a.index()] || self.varies[b.index()] {
+                return Err(vector::no_form("an order of truth values"));
+            }
             return Ok((format!("u32({x}) {symbol} u32({y})"), false));
         }
         let (x, y) = (self.operand_value(a)?, self.operand_value(b)?);
+        let (x, y) = (self.alike(a, x, &[a, b]), self.alike(b, y, &[a, b]));
         Ok((format!("{x} {symbol} {y}"), false))
+    }
+
+    /// Whether both are indices that are compared as polynomials.
+    fn are_plain(&self, a: ExprId, b: ExprId) -> bool {
+        matches!((self.expr.node(a), self.expr.node(b)), (Scalar::Int(x), Scalar::Int(y)) if plain(x) && plain(y))
     }
 
     fn cast(&mut self, to: DType, a: ExprId) -> Result<Text, Diagnostic> {
@@ -327,10 +392,16 @@ impl Body<'_, '_> {
         if let (Scalar::Int(dim), true) = (self.expr.node(a).clone(), to.is_float())
             && dim.is_nonneg(&self.logical_extents())
         {
+            if self.has_element(&self.over_parameters(&dim)) {
+                return Err(vector::no_form("the number of an element"));
+            }
             let (text, _) = self.poly(&dim, Int::U32, Over::Logical);
             return Ok((format!("f32({text})"), true));
         }
         let x = self.value(a)?.0;
+        if self.varies[a.index()] {
+            return Ok((format!("{}({x})", vector::four(to)), true)); // converts, from bool too
+        }
         Ok(match (from, to) {
             (DType::Bool, DType::I32) => (format!("select(0i, 1i, {x})"), true),
             (DType::Bool, DType::U32) => (format!("select(0u, 1u, {x})"), true),

@@ -58,7 +58,13 @@ fn print(build: impl FnOnce(&mut ScalarBuilder, [ExprId; 4]) -> ExprId) -> Print
     let out = super::wgsl_type(expr.result());
     if printed.fields.is_empty() {
         let linked = Linker::new("pointwise")
-            .module("params", &crate::params::print(&[("out_item", out)], 8))
+            .module(
+                "params",
+                &format!(
+                    "{}const ITEMS_PER_INVOCATION: u32 = 1u;\n",
+                    crate::params::print(&[("out_item", out)], 8)
+                ),
+            )
             .module("mods", &printed.text)
             .link()
             .unwrap_or_else(|e| panic!("{e}"));
@@ -232,4 +238,147 @@ fn equal_expressions_give_equal_text() {
         e.unary(UnaryOp::Silu, sum)
     };
     assert_eq!(print(build).text, print(build).text);
+}
+
+/// Prints four elements of what `build` makes of the four inputs' elements and those of its own index.
+fn print_four(
+    shape: &[Dim],
+    build: impl FnOnce(&mut ScalarBuilder, [ExprId; 4]) -> ExprId,
+) -> Result<Printed, String> {
+    let mut graph = Graph::new("g");
+    let types = [DType::F32, DType::F16, DType::I32, DType::Bool];
+    let operands = types.map(|dtype| {
+        let shape = shape.to_vec();
+        graph.add_input("t", TensorType { dtype, shape })
+    });
+    let mut e = ScalarBuilder::new(Extents::new(shape.to_vec()));
+    let index = e.indices();
+    let loads = [0, 1, 2, 3].map(|n| e.load(n, types[n], index.clone()));
+    let root = build(&mut e, loads);
+    let expr = e.finish(root);
+    let mut space = IndexSpace {
+        logical: shape.to_vec(),
+        ..IndexSpace::default()
+    };
+    space.cover_vectors("i", &(0..shape.len()).collect::<Vec<_>>());
+    let names = |n, _, _: &[Dim]| ["x", "h", "n", "m"][n];
+    let stored = |v| Stored::of(graph.ty(v).dtype, &Features::default());
+    let mut mods = Mods::new(&graph, &stored, "pointwise", names);
+    let function = Function {
+        name: "element",
+        arg: None,
+        space: &space,
+        result: Returns::Value(DType::F32),
+        expr: &expr,
+        operands: &operands,
+    };
+    mods.function(&function).map_err(|e| e.to_string())?;
+    let printed = mods.finish();
+    if printed.fields.is_empty() {
+        let params = crate::params::print(&[("out_item", "vec4<f32>")], 8);
+        let linked = Linker::new("pointwise")
+            .module(
+                "params",
+                &format!("{params}const ITEMS_PER_INVOCATION: u32 = 1u;\n"),
+            )
+            .module("mods", &printed.text)
+            .link()
+            .unwrap_or_else(|e| panic!("{e}"));
+        validate(&linked).unwrap_or_else(|e| panic!("{e}\n{}", printed.text));
+    }
+    Ok(printed)
+}
+
+fn heads() -> Vec<Dim> {
+    vec![6.into(), 64.into()]
+}
+
+#[test]
+fn every_float_function_of_four_is_valid_or_has_no_form() {
+    for &op in UnaryOp::ALL {
+        let refused = matches!(op, UnaryOp::IsNan | UnaryOp::IsInf);
+        if op != UnaryOp::Not {
+            let printed = print_four(&heads(), |e, [x, ..]| {
+                let y = e.unary(op, x);
+                let y = e.cast(DType::F32, y);
+                e.binary(BinaryOp::Add, y, x)
+            });
+            assert_eq!(printed.is_err(), refused, "{}: {printed:?}", op.name());
+        }
+    }
+    for op in [BinaryOp::Add, BinaryOp::Div, BinaryOp::Max, BinaryOp::Rem] {
+        print_four(&heads(), |e, [x, h, ..]| e.binary(op, x, h)).unwrap();
+        print_four(&heads(), |e, [x, ..]| {
+            let two = e.float(2.0);
+            e.binary(op, two, x)
+        })
+        .unwrap();
+    }
+    print_four(&heads(), |e, [x, h, n, m]| {
+        let n = e.cast(DType::F32, n);
+        let less = e.compare(CompareOp::Lt, x, n);
+        let both = e.binary(BinaryOp::And, less, m);
+        e.select(both, h, n)
+    })
+    .unwrap();
+}
+
+#[test]
+fn halves_of_a_rotation_are_vectors_and_known_for_all_four() {
+    let printed = print_four(&heads(), |e, [x, ..]| {
+        let (row, d) = (e.index(0), e.index(1));
+        let half = e.int(32);
+        let after = e.int("d1 + 32".parse::<Dim>().unwrap());
+        let before = e.int("d1 - 32".parse::<Dim>().unwrap());
+        let first = e.compare(CompareOp::Lt, d, half);
+        let after = e.load(0, DType::F32, vec![row, after]);
+        let before = e.load(0, DType::F32, vec![row, before]);
+        let minus = e.unary(UnaryOp::Neg, after);
+        let turned = e.select(first, minus, before);
+        e.binary(BinaryOp::Add, x, turned)
+    })
+    .unwrap();
+    let text = printed.text;
+    assert!(
+        text.contains("var<storage, read> x: array<vec4<f32>>;"),
+        "{text}"
+    );
+    assert!(text.contains("4u * remainder0 < 32u"), "{text}");
+    assert!(text.contains("min(remainder0 + 8u, 15u)"), "{text}");
+}
+
+#[test]
+fn what_differs_between_the_four_has_no_form() {
+    let position = print_four(&heads(), |e, [x, ..]| {
+        let d = e.index(1);
+        let d = e.cast(DType::F32, d);
+        e.binary(BinaryOp::Mul, x, d)
+    });
+    assert!(position.unwrap_err().contains("no-vector-form"));
+    let odd = print_four(&heads(), |e, [x, ..]| {
+        let (d, three) = (e.index(1), e.int(3));
+        let first = e.compare(CompareOp::Lt, d, three);
+        let zero = e.float(0.0);
+        e.select(first, x, zero)
+    });
+    assert!(odd.unwrap_err().contains("differs between elements"));
+    let gathered = print_four(&heads(), |e, [_, _, n, _]| {
+        let row = e.index(0);
+        e.load(0, DType::F32, vec![row, n])
+    });
+    assert!(gathered.is_err());
+}
+
+#[test]
+fn a_load_across_rows_is_four_loads() {
+    let shape = vec![8.into(), 8.into()];
+    let printed = print_four(&shape, |e, _| {
+        let (row, column) = (e.index(0), e.index(1));
+        e.load(0, DType::F32, vec![column, row])
+    });
+    let text = printed.unwrap().text;
+    assert!(
+        text.contains("vec4<f32>(x[at0], x[at0 + 8u], x[at0 + 2u * 8u], x[at0 + 3u * 8u])"),
+        "{text}"
+    );
 }

@@ -53,7 +53,7 @@ fn a_library_file_asked_for_twice_is_joined_once() {
 
 #[test]
 fn the_order_of_filling_slots_does_not_matter() {
-    let params = "alias out_item = f32;\nconst WORKGROUP_SIZE: u32 = 8u;\n";
+    let params = "alias out_item = f32;\nconst WORKGROUP_SIZE: u32 = 8u;\nconst ITEMS_PER_INVOCATION: u32 = 1u;\n";
     let one = Linker::new("pointwise")
         .module("params", params)
         .module("mods", ELEMENT)

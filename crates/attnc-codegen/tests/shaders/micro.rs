@@ -301,6 +301,71 @@ fn row_and_pointwise_kernels_are_valid() {
     with_mods(linker("pointwise"), "mods/element_gather_rows");
 }
 
+const ROWS_OF_VECTORS: &str = "
+@group(1) @binding(0) var<storage, read> x: array<vec4<f32>>;
+fn load_element(row: u32, i: u32) -> vec4<f32> { return x[row * 96u + i]; }
+fn epilogue(value: vec4<f32>, row: u32, i: u32) -> vec4<f32> { return value * 2.0; }";
+
+const REDUCED_VECTORS: &str = "
+@group(1) @binding(0) var<storage, read> x: array<vec4<f32>>;
+fn load_element(row: u32, i: u32) -> vec4<f32> { return x[row * 96u + i]; }
+fn epilogue(value: f32, row: u32, i: u32) -> f32 { return value * 2.0; }";
+
+const PARAMS_OF_VECTORS: &str = "
+alias out_elem = vec4<f32>;
+alias out_item = vec4<f32>;
+alias lane_elem = f32;
+const WORKGROUP_SIZE: u32 = 64u;
+const SUBGROUP_SIZE_MIN: u32 = 16u;
+";
+
+#[test]
+fn rows_that_lanes_share_are_valid_however_they_exchange_values() {
+    for (lanes, workgroup_bytes, subgroups) in [
+        ("subgroup", 0, true),
+        ("subgroups", 4, true),
+        ("workgroup", 4, false),
+    ] {
+        let shared = |linker: Linker, pack: &str| {
+            linker
+                .module_file("lanes", &format!("lanes/{lanes}"))
+                .module_file("pack", &format!("pack/{pack}"))
+        };
+        let check = |found: &Report| {
+            let lanes = found.workgroup_size[0];
+            assert_eq!(found.workgroup_bytes, workgroup_bytes * lanes);
+            assert_eq!(found.subgroups, subgroups);
+        };
+        for kernel in ["softmax_lanes", "layer_norm_lanes", "rms_norm_lanes"] {
+            let one = shared(linker(kernel), "one").module_file("store", "store/elements");
+            check(&with_mods(one, "mods/rows_residual_affine"));
+            for store in ["elements", "packed_f16_vectors", "packed_bf16_vectors"] {
+                let four = shared(Linker::new(kernel), "four")
+                    .module("params", PARAMS_OF_VECTORS)
+                    .module_file("store", &format!("store/{store}"))
+                    .module("mods", ROWS_OF_VECTORS);
+                check(&report(&four.link().unwrap()));
+            }
+        }
+        for combine in ["sum", "mean", "max", "min", "prod"] {
+            for (pack, mods) in [
+                (
+                    "one_combined",
+                    "fn load_element(row: u32, i: u32) -> f32 { return f32(i); }
+                 fn epilogue(value: f32, row: u32, i: u32) -> f32 { return value; }",
+                ),
+                ("four_combined", REDUCED_VECTORS),
+            ] {
+                let linker = shared(linker("reduce_lanes"), pack)
+                    .module_file("combine", &format!("mods/reduce_{combine}"))
+                    .module_file("store", "store/elements")
+                    .module("mods", mods);
+                check(&report(&linker.link().unwrap()));
+            }
+        }
+    }
+}
+
 #[test]
 fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
     // A new kernel must come with a test that validates it.
@@ -308,13 +373,17 @@ fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
         "block_mask",
         "flash_attention_fwd_rows",
         "flash_attention_fwd_two_walks",
+        "layer_norm_lanes",
         "layer_norm_rows",
         "linear_attention",
         "matmul_rows",
         "pointwise",
+        "reduce_lanes",
         "reduce_rows",
+        "rms_norm_lanes",
         "rms_norm_rows",
         "scan_rows",
+        "softmax_lanes",
         "softmax_rows",
     ];
     let kernels: Vec<_> = attnc_shaders::CATALOGUE
@@ -328,7 +397,7 @@ fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
 fn the_catalogue_lists_every_file_once_and_sorted() {
     assert!(attnc_shaders::CATALOGUE.is_sorted_by(|a, b| a.name < b.name));
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shaders");
-    for folder in ["kernels", "lib", "mods", "params", "store"] {
+    for folder in ["kernels", "lanes", "lib", "mods", "pack", "params", "store"] {
         for entry in std::fs::read_dir(format!("{root}/{folder}")).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             let path = format!("{folder}/{}", name.trim_end_matches(".wgsl"));

@@ -9,18 +9,20 @@
 alias out_item = u32;
 
 const WORKGROUP_SIZE: u32 = 32u;
+const ITEMS_PER_INVOCATION: u32 = 1u;
 
 // ---- kernels/pointwise.wgsl
 
 // One output element from its index: out[offset + i] = element(i)
 //
-// Each invocation owns every grid-th element. What an element is (arithmetic on any number of inputs,
-// a copy of a view, a gather, a concat, a pad) is the scalar expression printed into `mods`.
+// A workgroup owns a run of WORKGROUP_SIZE * ITEMS_PER_INVOCATION items, which its invocations take in turns, so
+// that neighbours touch neighbouring memory. What an element is (arithmetic on any number of inputs, a copy of a
+// view, a gather, a concat, a pad) is the scalar expression printed into `mods`.
 //
 // Layout: out is contiguous.
 
 struct Shape {
-    count: u32, // items of out: elements, or words of two
+    count: u32, // items of out: elements, words of two, or vectors of four
     out_offset: u32,
     dim_5_B_M_minus_1: i32,
 }
@@ -34,14 +36,14 @@ fn pointwise(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let invocations = groups.x * groups.y * groups.z * WORKGROUP_SIZE;
-    var i = linear_workgroup(group, groups) * WORKGROUP_SIZE + lane;
-    while i < shape.count {
+    let run = WORKGROUP_SIZE * ITEMS_PER_INVOCATION;
+    let start = linear_workgroup(group, groups) * run;
+    if start >= shape.count {
+        return;
+    }
+    let end = start + min(run, shape.count - start);
+    for (var i = start + lane; i < end; i += WORKGROUP_SIZE) {
         out[shape.out_offset + i] = element(i);
-        if invocations >= shape.count - i {
-            break; // and i + invocations cannot wrap
-        }
-        i += invocations;
     }
 }
 

@@ -1,4 +1,4 @@
-// pointwise.f32.select_gather_add
+// pointwise.f32x4.select_gather_add
 //
 // Linked by attnc; generated, do not edit.
 
@@ -6,24 +6,26 @@
 
 // params: workgroups of 32
 
-alias out_item = f32;
+alias out_item = vec4<f32>;
 
 const WORKGROUP_SIZE: u32 = 32u;
+const ITEMS_PER_INVOCATION: u32 = 1u;
 
 // ---- kernels/pointwise.wgsl
 
 // One output element from its index: out[offset + i] = element(i)
 //
-// Each invocation owns every grid-th element. What an element is (arithmetic on any number of inputs,
-// a copy of a view, a gather, a concat, a pad) is the scalar expression printed into `mods`.
+// A workgroup owns a run of WORKGROUP_SIZE * ITEMS_PER_INVOCATION items, which its invocations take in turns, so
+// that neighbours touch neighbouring memory. What an element is (arithmetic on any number of inputs, a copy of a
+// view, a gather, a concat, a pad) is the scalar expression printed into `mods`.
 //
 // Layout: out is contiguous.
 
 struct Shape {
-    count: u32, // items of out: elements, or words of two
+    count: u32, // items of out: elements, words of two, or vectors of four
     out_offset: u32,
     dim_seq: u32,
-    dim_384_seq: u32,
+    dim_96_seq: u32,
 }
 
 @group(0) @binding(0) var<uniform> shape: Shape;
@@ -35,38 +37,38 @@ fn pointwise(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let invocations = groups.x * groups.y * groups.z * WORKGROUP_SIZE;
-    var i = linear_workgroup(group, groups) * WORKGROUP_SIZE + lane;
-    while i < shape.count {
+    let run = WORKGROUP_SIZE * ITEMS_PER_INVOCATION;
+    let start = linear_workgroup(group, groups) * run;
+    if start >= shape.count {
+        return;
+    }
+    let end = start + min(run, shape.count - start);
+    for (var i = start + lane; i < end; i += WORKGROUP_SIZE) {
         out[shape.out_offset + i] = element(i);
-        if invocations >= shape.count - i {
-            break; // and i + invocations cannot wrap
-        }
-        i += invocations;
     }
 }
 
 // ---- mods (generated)
 
 @group(1) @binding(0) var<storage, read> ids: array<i32>;
-@group(1) @binding(1) var<storage, read> x: array<f32>;
+@group(1) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(1) @binding(2) var<storage, read> ids2: array<i32>;
-@group(1) @binding(3) var<storage, read> x2: array<f32>;
-@group(1) @binding(4) var<storage, read> x3: array<f32>;
+@group(1) @binding(3) var<storage, read> x2: array<vec4<f32>>;
+@group(1) @binding(4) var<storage, read> x3: array<vec4<f32>>;
 
 // element: e0 = ids[d0, d1]; e1 = ids2[d0, d1]; x[select(e0 < 0, e0 + 30522, e0), d2] + x2[select(e1 < 0, e1
 //     + 2, e1), d2] + x3[d1, d2]
-fn element(i: u32) -> f32 {
-    let quotient0 = i / 384u;
+fn element(i: u32) -> vec4<f32> {
+    let quotient0 = i / 96u;
     let n0 = ids[quotient0];
     let clamped0 = min(u32(select(n0, n0 + 30522i, n0 < 0i)), 30521u);
-    let remainder0 = i % 384u;
+    let remainder0 = i % 96u;
     let n1 = ids2[quotient0];
     let clamped1 = min(u32(select(n1, n1 + 2i, n1 < 0i)), 1u);
-    let quotient1 = i / shape.dim_384_seq;
+    let quotient1 = i / shape.dim_96_seq;
     let d1 = quotient0 - shape.dim_seq * quotient1;
     let clamped2 = min(d1, 511u);
-    return x[384u * clamped0 + remainder0] + x2[384u * clamped1 + remainder0] + x3[384u * clamped2 + remainder0];
+    return x[96u * clamped0 + remainder0] + x2[96u * clamped1 + remainder0] + x3[96u * clamped2 + remainder0];
 }
 
 // ---- lib/indexing.wgsl
