@@ -8,7 +8,8 @@
 //!
 //! A user is taken where it is the only one, has the kernel's elements one to one (through reshapes and
 //! transposes, whose index maps are inverted), and the kernel still fits the storage bindings every WebGPU
-//! device has. What the user reads besides is captured: loaded in the epilogue.
+//! device has. What the user reads besides is captured: loaded in the epilogue. Where an element has several users
+//! that all lead to one value by pointwise ops, that value is taken and they with it: `x * sigmoid(1.702 * x)`.
 //!
 //! On exit no kernel that takes an epilogue has such a user.
 
@@ -17,6 +18,7 @@ use crate::passes::fuse_pointwise::MAX_BINDINGS;
 use crate::{Change, Pass, RemarkKind, Trace, source_name};
 use attnc_ir::scalar::{ExprId, ScalarBuilder, load_indices};
 use attnc_ir::{Atom, Diagnostics, Dim, Extents, Graph, Op, ValueId};
+use std::collections::BTreeSet;
 
 /// See the module.
 pub struct FuseEpilogues;
@@ -57,10 +59,13 @@ impl Pass for FuseEpilogues {
     }
 }
 
-/// A pointwise node and the views that lead to it from the kernel, nearest the kernel first.
+/// A pointwise node, and what leads to it from the kernel.
 struct User {
     value: ValueId,
+    /// Views, nearest the kernel first.
     views: Vec<ValueId>,
+    /// Pointwise nodes between the last view and the value, where that is reached in several ways.
+    between: Vec<ValueId>,
 }
 
 impl User {
@@ -70,20 +75,63 @@ impl User {
     }
 }
 
+/// At most so many nodes lie between an element and the value where its users meet.
+const MAX_BETWEEN: usize = 24;
+
 fn find_user(graph: &Graph, kernel: ValueId) -> Option<User> {
     let (mut at, mut views) = (kernel, Vec::new());
     loop {
-        let user = graph.only_user(at)?;
+        let Some(user) = graph.only_user(at) else {
+            let (value, between) = meeting(graph, at)?;
+            return Some(User {
+                value,
+                views,
+                between,
+            });
+        };
         match &graph.node(user).op {
             Op::Reshape(_) | Op::Transpose(_) => {
                 views.push(user);
                 at = user;
             }
             op if op.is_pointwise() && graph.ty(user).shape == graph.ty(at).shape => {
-                return Some(User { value: user, views });
+                return Some(User {
+                    value: user,
+                    views,
+                    between: Vec::new(),
+                });
             }
             _ => return None,
         }
+    }
+}
+
+/// The value where all users of `at` meet, and the nodes on the ways there: all pointwise, of one shape, and read
+/// by nothing else.
+fn meeting(graph: &Graph, at: ValueId) -> Option<(ValueId, Vec<ValueId>)> {
+    let mut inside = vec![at];
+    loop {
+        if inside.iter().any(|&value| graph.is_output(value)) {
+            return None;
+        }
+        let users = inside.iter().flat_map(|&value| graph.users(value));
+        let outside: BTreeSet<ValueId> = users.filter(|user| !inside.contains(user)).collect();
+        let same = |&user: &ValueId| {
+            graph.node(user).op.is_pointwise() && graph.ty(user).shape == graph.ty(at).shape
+        };
+        if !outside.iter().all(same) || inside.len() > MAX_BETWEEN {
+            return None;
+        }
+        let next = *outside.iter().find(|&&user| {
+            // One that does not wait for another.
+            let operands = graph.node(user).operands();
+            operands.iter().all(|operand| !outside.contains(operand))
+        })?;
+        if outside.len() == 1 {
+            inside.remove(0);
+            return Some((next, inside));
+        }
+        inside.push(next);
     }
 }
 
@@ -108,7 +156,7 @@ fn absorb(graph: &mut Graph, kernel: ValueId, user: &User, trace: &mut Trace) ->
     };
     let reads = user.reads(kernel);
     let root = extractor.element(&mut e, user.value, index, &mut |_, v, _| {
-        if v == user.value {
+        if v == user.value || user.between.contains(&v) {
             Step::Inline
         } else if v == reads {
             Step::Replace(before)
@@ -128,17 +176,22 @@ fn absorb(graph: &mut Graph, kernel: ValueId, user: &User, trace: &mut Trace) ->
     operands.extend(&captured);
     let dtype = value_dtype(&expr, graph.ty(user.value).dtype);
     graph.set_operands(kernel, &operands);
-    let origin = graph.node(user.value).origin.clone();
+    let origin = |&v: &ValueId| graph.node(v).origin.clone();
+    let with = user.between.iter().chain([&user.value]);
+    let origins: Vec<_> = with.flat_map(origin).collect();
     let node = graph.node_mut(kernel);
     node.epilogue = Some(expr);
     node.ty.dtype = dtype;
-    node.origin.extend(origin);
+    node.origin.extend(origins);
     for &view in &user.views {
         graph.node_mut(view).ty.dtype = dtype;
     }
     graph.replace_uses(user.value, reads);
     // Gone at once, so that the kernel's next user is the only one again.
     graph.remove(user.value);
+    for &value in user.between.iter().rev() {
+        graph.remove(value);
+    }
     true
 }
 

@@ -14,7 +14,7 @@
 use crate::extract::{Extractor, Step};
 use crate::{Change, Pass, RemarkKind, Trace};
 use attnc_ir::scalar::eval::{Env, unary_f64};
-use attnc_ir::scalar::{ScalarBuilder, ScalarExpr};
+use attnc_ir::scalar::{ExprId, ScalarBuilder, ScalarExpr};
 use attnc_ir::{BinaryOp, Diagnostics, Extents, Graph, Op, UnaryOp, ValueId};
 
 /// See the module.
@@ -116,10 +116,17 @@ fn between(graph: &Graph, value: ValueId, x: ValueId) -> Option<ScalarExpr> {
     let mut extractor = Extractor::new(graph, 0);
     let index = e.indices();
     let at = index.clone();
+    let shape = &graph.ty(value).shape;
+    // Along an axis of one element every index is the same.
+    let elsewhere = |i: &[ExprId]| {
+        let axes = i.iter().zip(&at).zip(shape);
+        axes.into_iter()
+            .any(|((i, at), size)| i != at && !size.is(1))
+    };
     let mut foreign = false;
     let root = extractor.element(&mut e, value, index, &mut |e, v, i| {
         if v == x {
-            foreign |= i != at;
+            foreign |= elsewhere(i);
             return Step::Replace(e.arg());
         }
         match &graph.node(v).op {
