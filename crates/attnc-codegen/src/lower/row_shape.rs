@@ -32,11 +32,9 @@ const UNKNOWN: u32 = 128;
 /// Subgroups of at most so many lanes are a CPU's vector units: more lanes for a row would run one after the other.
 const CPU_SUBGROUP: u32 = 8;
 
-/// Loads of a lane below which sharing a row is not worth its reductions.
-const LEAST_LOADS: i64 = 2;
-
-/// The lanes that share rows of `packs` loads each, or `None` where an invocation had better own a row.
-pub(super) fn lanes(profile: &DeviceProfile, packs: &Dim) -> Option<Lanes> {
+/// The lanes that share rows of `packs` loads each, or `None` where a lane would have less than `least` of them, so
+/// that the reductions are not worth it.
+pub(super) fn lanes(profile: &DeviceProfile, packs: &Dim, least: i64) -> Option<Lanes> {
     let limits = &profile.limits;
     let most = MOST.min(limits.invocations).min(limits.workgroup_size[0]);
     let most = 1 << most.max(1).ilog2();
@@ -55,7 +53,7 @@ pub(super) fn lanes(profile: &DeviceProfile, packs: &Dim) -> Option<Lanes> {
     let count = count.min(most).next_power_of_two().min(most);
     let short = packs
         .as_const()
-        .is_some_and(|n| n < LEAST_LOADS * i64::from(count));
+        .is_some_and(|n| n < least * i64::from(count));
     if short || count < 2 {
         return None;
     }
@@ -101,7 +99,7 @@ mod tests {
     }
 
     fn choice(profile: &DeviceProfile, packs: impl Into<Dim>) -> Option<(u32, &'static str)> {
-        lanes(profile, &packs.into()).map(|l| (l.count, l.file))
+        lanes(profile, &packs.into(), 2).map(|l| (l.count, l.file))
     }
 
     #[test]
@@ -117,9 +115,12 @@ mod tests {
     fn several_own_it_where_sizes_differ_or_rows_are_long() {
         let (nvidia, intel) = (with(32, 32), with(8, 32));
         assert_eq!(choice(&nvidia, 1024), Some((256, "lanes/subgroups")));
-        assert_eq!(lanes(&nvidia, &1024.into()).unwrap().subgroup_min, Some(32));
+        assert_eq!(
+            lanes(&nvidia, &1024.into(), 1).unwrap().subgroup_min,
+            Some(32)
+        );
         assert_eq!(choice(&intel, 96), Some((32, "lanes/subgroups")));
-        assert_eq!(lanes(&intel, &96.into()).unwrap().subgroup_min, Some(8));
+        assert_eq!(lanes(&intel, &96.into(), 1).unwrap().subgroup_min, Some(8));
         assert_eq!(choice(&nvidia, "S"), Some((128, "lanes/subgroups")));
     }
 

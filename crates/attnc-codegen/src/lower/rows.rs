@@ -145,7 +145,7 @@ impl Lowerer<'_> {
         if let Some(kernel) = shared {
             let last = x.shape.last().filter(|last| multiple_of(last, 4));
             let packs = last.and_then(|_| len.exact_div(&Dim::from(4)));
-            if let Some(lanes) = packs.and_then(|packs| row_shape::lanes(profile, &packs))
+            if let Some(lanes) = packs.and_then(|packs| row_shape::lanes(profile, &packs, 1))
                 && let Ok(mods) = self.row_mods(value, family, kernel, epilogue, true)
             {
                 return Ok(Form {
@@ -157,7 +157,7 @@ impl Lowerer<'_> {
             }
             // Lanes that write elements would write two halves of one word.
             let own_words = !stored.is_packed();
-            if let (Some(lanes), true) = (row_shape::lanes(profile, &len), own_words) {
+            if let (Some(lanes), true) = (row_shape::lanes(profile, &len, 2), own_words) {
                 return Ok(Form {
                     kernel,
                     lanes: Some(lanes),
