@@ -43,7 +43,9 @@ pub use buffer::{Buffer, BufferId, BufferKind};
 pub use check::{PlanError, PlanErrors};
 pub use dims::DimValues;
 pub use kernel::{Access, Binding, Feature, KernelArtifact, KernelId, Precision};
-pub use limits::{MAX_ELEMENTS, SizeErrors, SizeProblem, check_sizes, check_sizes_within};
+pub use limits::{
+    MAX_ELEMENTS, SizeErrors, SizeProblem, check_sizes, check_sizes_within, check_weights,
+};
 pub use memory::{Lifetime, MemoryPlan, lifetimes};
 pub use plan::{PLAN_VERSION, Plan, Port};
 pub use profile::{CooperativeMatrix, DeviceProfile, Features, Limits, SubgroupSizes};

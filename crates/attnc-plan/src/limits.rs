@@ -3,7 +3,7 @@
 //! Kernels compute indices in `u32`. A buffer below 2^31 elements leaves them a factor of two for
 //! tiles that reach past an edge, so no sum of offsets can wrap.
 
-use crate::{Dim, DimError, DimValues, Limits, Plan};
+use crate::{Buffer, BufferKind, Dim, DimError, DimValues, Limits, Plan};
 
 /// The most elements a buffer may have: 2^31 - 1.
 pub const MAX_ELEMENTS: i64 = (1 << 31) - 1;
@@ -33,6 +33,26 @@ pub enum SizeProblem {
         /// The buffer's name.
         buffer: String,
         /// Its type with symbolic lengths.
+        shape: String,
+        /// How many bytes.
+        bytes: u64,
+        /// The device's or profile's name.
+        device: String,
+        /// The limit in bytes.
+        limit: u64,
+        /// Which limit.
+        which: &'static str,
+    },
+    /// A weight of more bytes than the device binds.
+    #[error(
+        "weight `{weight}` of type {shape} takes {bytes} bytes; the limit of `{device}` is {limit} \
+         ({which}): store it in fewer bytes (f16 halves it), split it in the model, or run on a device with a \
+         larger limit or on the CPU"
+    )]
+    WeightTooLarge {
+        /// The weight's name.
+        weight: String,
+        /// Its type.
         shape: String,
         /// How many bytes.
         bytes: u64,
@@ -84,7 +104,7 @@ pub enum SizeProblem {
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct SizeErrors(pub Vec<SizeProblem>);
 
-/// Checks all buffers and steps against the profile the plan was made for.
+/// Checks all buffers, the weights aside, and all steps against the profile the plan was made for.
 ///
 /// # Errors
 /// Every buffer and step that does not fit.
@@ -92,7 +112,41 @@ pub fn check_sizes(plan: &Plan, dims: &DimValues) -> Result<(), SizeErrors> {
     check_sizes_within(plan, dims, &plan.profile.name, &plan.profile.limits)
 }
 
-/// Checks all buffers and steps against the limits of a live device called `device`.
+/// Checks the weights against the limits of a device or profile called `device`; lengths do not matter to them.
+///
+/// # Errors
+/// Every weight that cannot be bound.
+pub fn check_weights(plan: &Plan, device: &str, limits: &Limits) -> Result<(), SizeErrors> {
+    let (limit, which) = byte_limit(limits);
+    let too_large = plan.weights().filter_map(|(_, name, buffer)| {
+        let bytes = buffer.bytes(&DimValues::default()).unwrap_or(u64::MAX);
+        (bytes > limit).then(|| SizeProblem::WeightTooLarge {
+            weight: name.to_owned(),
+            shape: buffer.type_text(),
+            bytes,
+            device: device.to_owned(),
+            limit,
+            which,
+        })
+    });
+    let problems: Vec<_> = too_large.collect();
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(SizeErrors(problems))
+    }
+}
+
+/// The most bytes of a buffer that is bound, and which limit says so.
+fn byte_limit(limits: &Limits) -> (u64, &'static str) {
+    if limits.buffer_bytes < limits.binding_bytes {
+        (limits.buffer_bytes, "bytes of a buffer")
+    } else {
+        (limits.binding_bytes, "bytes of a storage binding")
+    }
+}
+
+/// Checks all buffers, the weights aside, and all steps against the limits of a live device called `device`.
 ///
 /// # Errors
 /// Every buffer and step that does not fit.
@@ -103,7 +157,9 @@ pub fn check_sizes_within(
     limits: &Limits,
 ) -> Result<(), SizeErrors> {
     let mut problems = Vec::new();
-    for buffer in &plan.buffers {
+    let (limit, which) = byte_limit(limits);
+    let sized = |b: &&Buffer| !matches!(b.kind, BufferKind::Weight { .. });
+    for buffer in plan.buffers.iter().filter(sized) {
         let shape = buffer.type_text();
         let name = buffer.name.clone();
         match size(&buffer.shape, dims) {
@@ -131,11 +187,6 @@ pub fn check_sizes_within(
             }
             Ok(elements) => {
                 let bytes = elements.unsigned_abs() * buffer.dtype.bytes() as u64;
-                let (limit, which) = if limits.buffer_bytes < limits.binding_bytes {
-                    (limits.buffer_bytes, "bytes of a buffer")
-                } else {
-                    (limits.binding_bytes, "bytes of a storage binding")
-                };
                 if bytes > limit {
                     let device = device.to_owned();
                     problems.push(SizeProblem::TooManyBytes {
@@ -193,7 +244,7 @@ fn size(shape: &[Dim], dims: &DimValues) -> Result<i64, Size> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Buffer, DType, DeviceProfile};
+    use crate::{DType, DeviceProfile};
 
     fn plan(shape: &[&str]) -> Plan {
         let mut plan = Plan::new("m", DeviceProfile::webgpu());
@@ -214,6 +265,27 @@ mod tests {
              is 134217728 (bytes of a storage binding): use smaller lengths or a device with a larger \
              limit"
         );
+    }
+
+    #[test]
+    fn a_weight_over_the_limit_is_named_with_what_to_do() {
+        let mut plan = Plan::new("m", DeviceProfile::webgpu());
+        let (rows, small) = (Dim::from(100_000), Dim::from(3));
+        plan.add_buffer(Buffer::weight("bias", DType::F32, vec![small]));
+        plan.add_buffer(Buffer::weight(
+            "table",
+            DType::F32,
+            vec![rows, Dim::from(512)],
+        ));
+        let limits = &plan.profile.limits;
+        let error = check_weights(&plan, "webgpu", limits).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "weight `table` of type f32[100000, 512] takes 204800000 bytes; the limit of `webgpu` is \
+             134217728 (bytes of a storage binding): store it in fewer bytes (f16 halves it), split it in the \
+             model, or run on a device with a larger limit or on the CPU"
+        );
+        assert_eq!(check_sizes(&plan, &DimValues::default()), Ok(()));
     }
 
     #[test]

@@ -6,7 +6,9 @@ use crate::pool::Arena;
 use crate::profile::ProfileExt as _;
 use crate::weights::{self, DeviceWeights};
 use crate::{Error, scope};
-use attnc_plan::{DeviceProfile, DimBinding, DimValues, Plan, WeightSource, check_sizes_within};
+use attnc_plan::{
+    DeviceProfile, DimBinding, DimValues, Plan, WeightSource, check_sizes_within, check_weights,
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Whether shaders run with wgpu's run-time checks (array bounds, loop bounds).
@@ -113,8 +115,9 @@ impl Executable {
         plan.check()?;
         let profile = DeviceProfile::from_device(device);
         fits(plan, &profile)?;
+        check_weights(plan, &profile.name, &profile.limits)?;
         let pipelines = pipeline::build_all(device, &plan.kernels, options)?;
-        let weights = weights::upload(device, queue, plan, &profile.limits, weights)?;
+        let weights = weights::upload(device, queue, plan, weights)?;
         Ok(Self {
             plan: Arc::new(plan.clone()),
             device_profile: profile,

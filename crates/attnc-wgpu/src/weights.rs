@@ -1,7 +1,7 @@
 //! Uploading weights, once, straight from the bytes the source lends.
 
 use crate::{Error, readback, scope};
-use attnc_plan::{Buffer, BufferId, Limits, Plan, WeightSource};
+use attnc_plan::{Buffer, BufferId, Plan, WeightSource};
 use std::collections::BTreeMap;
 
 /// Weights are handed to the queue in pieces of this size…
@@ -20,15 +20,14 @@ pub(crate) struct DeviceWeights {
     pub(crate) made: u64,
 }
 
-/// Uploads the weights of a plan.
+/// Uploads the weights of a plan, which the device can bind (`attnc_plan::check_weights`).
 pub(crate) fn upload(
     device: &wgpu::Device,
     queue: &wgpu::Queue,
     plan: &Plan,
-    limits: &Limits,
     source: &dyn WeightSource,
 ) -> Result<DeviceWeights, Error> {
-    let found = collect(plan, limits, source)?;
+    let found = collect(plan, source)?;
     let mut by_name: BTreeMap<&str, wgpu::Buffer> = BTreeMap::new();
     let mut out = DeviceWeights::default();
     let mut staged = 0;
@@ -99,15 +98,11 @@ pub(crate) fn write(
 type Found<'a> = (BufferId, &'a str, &'a [u8]);
 
 /// All weights with their bytes, or everything that is wrong with them.
-fn collect<'a>(
-    plan: &'a Plan,
-    limits: &Limits,
-    source: &'a dyn WeightSource,
-) -> Result<Vec<Found<'a>>, Error> {
+fn collect<'a>(plan: &'a Plan, source: &'a dyn WeightSource) -> Result<Vec<Found<'a>>, Error> {
     let mut wrong = Vec::new();
     let mut found = Vec::new();
     for (id, name, buffer) in plan.weights() {
-        match fitting(buffer, limits, source.bytes(name)) {
+        match whole(buffer, source.bytes(name)) {
             Ok(bytes) => found.push((id, name, bytes)),
             Err(what) => wrong.push(format!(
                 "weight `{name}` of type {}: {what}",
@@ -122,11 +117,7 @@ fn collect<'a>(
     }
 }
 
-fn fitting<'a>(
-    buffer: &Buffer,
-    limits: &Limits,
-    bytes: Option<&'a [u8]>,
-) -> Result<&'a [u8], String> {
+fn whole<'a>(buffer: &Buffer, bytes: Option<&'a [u8]>) -> Result<&'a [u8], String> {
     let bytes = bytes.ok_or("the source does not have it")?;
     let expected = buffer
         .size()
@@ -136,14 +127,6 @@ fn fitting<'a>(
         return Err(format!(
             "expected {} bytes, found {}",
             buffer.size(),
-            bytes.len()
-        ));
-    }
-    let limit = limits.binding_bytes.min(limits.buffer_bytes);
-    if bytes.len() as u64 > limit {
-        return Err(format!(
-            "it takes {} bytes and this device binds at most {limit}; use a device with a larger \
-             limit, or store the weight as f16",
             bytes.len()
         ));
     }

@@ -13,8 +13,8 @@
 
 use crate::ir::{Graph, TensorData};
 use crate::opt::{self, Optimised};
-use crate::plan::{DeviceProfile, Plan, WeightSource};
-use crate::{Error, Model, codegen};
+use crate::plan::{self, DeviceProfile, Plan, WeightSource};
+use crate::{Error, Model, codegen, gpu};
 use indexmap::IndexMap;
 
 /// A plan and the weights it names.
@@ -69,6 +69,16 @@ pub fn lower(graph: &Graph, profile: &DeviceProfile) -> Result<Compiled, Error> 
 }
 
 impl Compiled {
+    /// Whether a device of the profile can hold the weights, whatever the lengths.
+    ///
+    /// # Errors
+    /// Each weight that is over a limit.
+    pub fn check_weights(&self) -> Result<(), Error> {
+        let profile = &self.plan.profile;
+        let checked = plan::check_weights(&self.plan, &profile.name, &profile.limits);
+        Ok(checked.map_err(gpu::Error::from)?)
+    }
+
     /// Notes in the plan what the model's file is called and which types it declares, so that a bundle
     /// can be run like the model.
     #[must_use]

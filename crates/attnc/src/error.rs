@@ -140,7 +140,10 @@ impl Error {
 /// What a shape or an input brings about is bad input; everything else is the device.
 fn gpu_exit_code(error: &gpu::Error) -> u8 {
     use gpu::Error as E;
+    use plan::SizeProblem;
+    let too_large = |p: &SizeProblem| matches!(p, SizeProblem::WeightTooLarge { .. });
     match error {
+        E::Sizes(errors) if errors.0.iter().any(too_large) => 3,
         E::Shapes(_) | E::Sizes(_) | E::Dim(_) | E::Inputs(_) | E::Plan(_) => 2,
         _ => 4,
     }

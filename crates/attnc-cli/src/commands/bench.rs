@@ -41,6 +41,8 @@ struct Report {
     pipelines_created: u64,
     arena_peak_bytes: u64,
     weights_bytes: u64,
+    /// Of the process so far; null where the system does not say.
+    host_peak_bytes: Option<u64>,
     /// Empty where the device has no timestamps.
     steps: Vec<StepTime>,
 }
@@ -99,6 +101,7 @@ fn measure(options: &Options, model: &Model, import_ms: f64) -> Result<Report, E
         pipelines_created: stats.pipelines_created,
         arena_peak_bytes: stats.arena_peak_bytes,
         weights_bytes: stats.weights_bytes,
+        host_peak_bytes: attnc::host_peak_bytes(),
         steps,
     })
 }
@@ -132,6 +135,15 @@ fn print(report: &Report) {
         report.median_ms,
         report.runs,
         report.fastest_ms
+    );
+    let peak = match report.host_peak_bytes {
+        Some(bytes) => format!("{bytes} bytes"),
+        None => "not known".to_owned(),
+    };
+    say!(
+        "  memory     {} bytes of weights, {} of intermediates; peak of the host {peak}",
+        report.weights_bytes,
+        report.arena_peak_bytes
     );
     let total: f64 = report.steps.iter().map(|s| s.milliseconds).sum();
     for step in &report.steps {

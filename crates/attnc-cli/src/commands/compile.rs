@@ -55,6 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
             _ => options.output.join(&profile.name),
         };
         let compiled = attnc::lower(&optimised.graph, profile)?.named_after(&model);
+        compiled.check_weights()?;
         progress::during("writing", || {
             bundle::write(&dir, &compiled.plan, &compiled.weights)
         })?;

@@ -54,6 +54,8 @@ struct RunReport {
     pipelines_created: u64,
     arena_peak_bytes: u64,
     weights_bytes: u64,
+    /// Of the process so far; null where the system does not say.
+    host_peak_bytes: Option<u64>,
     run_ms: f64,
     dims: attnc::plan::DimValues,
     outputs: std::rc::Rc<Vec<OutputSummary>>,
@@ -127,6 +129,7 @@ fn run_once(
         pipelines_created: stats.pipelines_created,
         arena_peak_bytes: stats.arena_peak_bytes,
         weights_bytes: stats.weights_bytes,
+        host_peak_bytes: attnc::host_peak_bytes(),
         run_ms,
         dims: bound.dims,
         outputs: std::rc::Rc::new(summary::outputs(&outputs)),

@@ -95,6 +95,19 @@ pub(crate) fn wrong_weights_are_all_named(gpu: &Gpu) -> Result<(), Failed> {
     contains(
         &short,
         &["weight `w` of type f32[3, 4]: expected 48 bytes, found 47"],
+    )?;
+    // Refused before anything is read or compiled.
+    let mut large = plans::model();
+    let rows = gpu.profile.limits.binding_bytes.min(1 << 40) / 4 + 1;
+    let rows = i64::try_from(rows).map_err(|e| e.to_string())?;
+    let table = attnc_plan::Buffer::weight("table", DType::F32, vec![rows.into()]);
+    large.add_buffer(table);
+    contains(
+        &error(build(&large, None))?.to_string(),
+        &[
+            "weight `table` of type f32[",
+            "run on a device with a larger limit or on the CPU",
+        ],
     )
 }
 

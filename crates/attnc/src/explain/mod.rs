@@ -179,6 +179,10 @@ fn report(model: &Model, optimised: &Optimised, plan: &Plan) -> Report {
     let port = |p: &crate::Port| format!("{}: {}", p.name, p.type_text());
     let mut notes = model.notes.clone();
     notes.extend(plan.notes.iter().cloned());
+    let profile = &plan.profile;
+    if let Err(too_large) = plan::check_weights(plan, &profile.name, &profile.limits) {
+        notes.extend(too_large.0.iter().map(ToString::to_string));
+    }
     Report {
         model: model.name.clone(),
         profile: plan.profile.name.clone(),
