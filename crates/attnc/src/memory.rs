@@ -8,7 +8,7 @@ pub fn host_peak_bytes() -> Option<u64> {
     peak_of(&status)
 }
 
-/// `VmHWM:	  123456 kB`, the peak of the resident set.
+/// `VmHWM: 123456 kB`, the peak of the resident set.
 fn peak_of(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
