@@ -3,7 +3,7 @@
 //! Both run any verified graph, fused or not:
 //!
 //! * [`interp::run`] is the oracle of every test: f64, one plain loop an operation, no tricks;
-//! * [`Executor`] is the backend of a machine without a GPU: f32, views without copies, `gemm`, rayon, and
+//! * [`Executor`] is the backend of a machine without a GPU: f32, views without copies, SIMD, all threads, and
 //!   attention as one tiled pass over the keys.
 //!
 //! ```
@@ -41,5 +41,5 @@ mod tensor;
 
 pub use bind::{Dims, bind_dims};
 pub use error::{ExecError, InputProblem, LengthError};
-pub use exec::{Executor, Output};
+pub use exec::{Executor, Output, StepTime};
 pub use tensor::{Tensor, TensorBuf};

@@ -398,6 +398,9 @@ impl HostTensor {
     /// The tensor in another type of the host, by way of `f64`.
     #[must_use]
     pub fn cast(&self, dtype: HostDType) -> Self {
+        if dtype == self.dtype {
+            return self.clone();
+        }
         let mut bytes = Vec::with_capacity(self.len() * dtype.bytes());
         for value in self.values() {
             put_value(value.to_f64(), dtype, &mut bytes);

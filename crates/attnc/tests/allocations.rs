@@ -1,7 +1,7 @@
 //! What a session allocates at the lengths of the run before.
 //!
 //! Everything is counted, on every thread. On the CPU a run into the outputs of an earlier run allocates
-//! nothing, matrix products aside, which `gemm` packs; on the GPU, what the runner below the session does
+//! nothing; on the GPU, what the runner below the session does
 //! (`attnc-wgpu/tests/allocations` holds that to what wgpu does by itself).
 
 use attnc::backend::{Backends, Wish};
@@ -53,6 +53,7 @@ fn main() {
     };
     let trials = vec![
         Trial::test("rows_again_allocate_nothing_on_the_cpu", rows),
+        Trial::test("bert_again_allocates_nothing_on_the_cpu", bert_on_the_cpu),
         on_gpu("bert_again_allocates_what_wgpu_does", bert),
     ];
     libtest_mimic::run(&arguments, trials).exit();
@@ -67,6 +68,12 @@ fn bert() -> Result<(), Failed> {
     let model = Model::open(BERT)?;
     let given = npz::read(&Path::new(BERT).with_extension("inputs.npz"))?;
     at_most(below(&model, &given)?, again(&model, "gpu", &given)?)
+}
+
+fn bert_on_the_cpu() -> Result<(), Failed> {
+    let model = Model::open(BERT)?;
+    let given = npz::read(&Path::new(BERT).with_extension("inputs.npz"))?;
+    at_most(0, again(&model, "cpu", &given)?)
 }
 
 fn at_most(needed: u64, found: u64) -> Result<(), Failed> {

@@ -1,7 +1,7 @@
 //! Convolution as a matrix product: windows are laid out as columns, a bounded number at a time.
 
-use super::gemm::{Mat, MatMut, Threads, gemm};
-use super::matmul::threads_for;
+use super::gemm::{Left, Threads, gemm, threads_for};
+use super::mat::Mat;
 use super::view::View;
 use crate::index::{Odometer, strides};
 use attnc_ir::Conv;
@@ -31,11 +31,10 @@ pub(crate) fn conv(operands: &[View<'_>], conv: &Conv, out_shape: &[usize], out:
             let width = width.min(places - first);
             columns.resize(taps * width, 0.0);
             windows.lay_out(image, group, first, width, columns);
-            let kernel = Mat::packed(weights, [filters, taps]);
+            let kernel = Left::new(weights, [filters, taps], taps);
             let right = Mat::packed(&columns[..taps * width], [taps, width]);
             let end = (filters - 1) * places + first + width;
-            let left = MatMut::new(&mut out[first..end], [filters, width], places);
-            gemm(left, false, kernel, right, threads);
+            gemm(kernel, right, &mut out[first..end], places, threads);
         }
         if let Some(bias) = bias {
             for (f, row) in out.chunks_exact_mut(places).enumerate() {

@@ -4,6 +4,8 @@
 //! f32 against f64 and the tests hold them. NaN stays NaN everywhere. All are inlined, always: a loop with a
 //! call in it does not vectorise, and left to itself the compiler calls the larger ones.
 
+use pulp::Simd;
+
 /// `c[0] + c[1] x + c[2] x² + …`.
 #[inline(always)]
 fn poly<const N: usize>(x: f32, c: [f32; N]) -> f32 {
@@ -16,33 +18,33 @@ fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127).cast_unsigned()) << 23)
 }
 
+/// Adding it puts the nearest integer into the low bits.
+const TO_INT: f32 = 12_582_912.0;
+const LN_2_HIGH: f32 = 0.693_359_4;
+const LN_2_LOW: f32 = -2.121_944_4e-4;
+/// `e^r` for `|r| <= ln 2 / 2`.
+const EXP: [f32; 7] = [
+    1.0,
+    1.0,
+    0.5,
+    0.166_664_15,
+    0.041_666_217,
+    0.008_375_135,
+    0.001_394_859,
+];
+
 /// `e^x`, relative error below 2e-7 where the result is a normal number.
 ///
 /// `x = n ln 2 + r` with `|r| <= ln 2 / 2`, so `e^x = 2^n e^r` (Cody and Waite 1980).
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
-    // Adding it puts the nearest integer into the low bits.
-    const TO_INT: f32 = 12_582_912.0;
-    const LN_2_HIGH: f32 = 0.693_359_4;
-    const LN_2_LOW: f32 = -2.121_944_4e-4;
     // Beyond these the result is 0 or infinite; comparisons that NaN fails leave it.
     let x = if x < -105.0 { -105.0 } else { x };
     let x = if x > 89.0 { 89.0 } else { x };
     let shifted = x * std::f32::consts::LOG2_E + TO_INT;
     let n = shifted - TO_INT;
     let r = x - n * LN_2_HIGH - n * LN_2_LOW;
-    let e_r = poly(
-        r,
-        [
-            1.0,
-            1.0,
-            0.5,
-            0.166_664_15,
-            0.041_666_217,
-            0.008_375_135,
-            0.001_394_859,
-        ],
-    );
+    let e_r = poly(r, EXP);
     // In two halves, since 2^128 and 2^-150 are no f32.
     let n = shifted
         .to_bits()
@@ -50,6 +52,30 @@ pub(crate) fn exp(x: f32) -> f32 {
         .cast_signed();
     let half = n >> 1;
     e_r * power_of_two(half) * power_of_two(n.wrapping_sub(half))
+}
+
+/// [`exp`] of a vector; 0 where the result is below the least normal number.
+#[inline(always)]
+pub(crate) fn exp_vector<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    // The limits within which 2^n is a normal number; comparisons that NaN fails leave it.
+    let low = simd.splat_f32s(-87.33);
+    let vanishes = simd.less_than_f32s(x, low);
+    let x = simd.select_f32s(vanishes, low, x);
+    let overflows = simd.greater_than_f32s(x, simd.splat_f32s(88.3));
+    let to_int = simd.splat_f32s(TO_INT);
+    let shifted = simd.mul_add_e_f32s(x, simd.splat_f32s(std::f32::consts::LOG2_E), to_int);
+    let n = simd.sub_f32s(shifted, to_int);
+    let r = simd.mul_add_e_f32s(n, simd.splat_f32s(-LN_2_HIGH), x);
+    let r = simd.mul_add_e_f32s(n, simd.splat_f32s(-LN_2_LOW), r);
+    let mut e_r = simd.splat_f32s(EXP[EXP.len() - 1]);
+    for &c in EXP.iter().rev().skip(1) {
+        e_r = simd.mul_add_e_f32s(e_r, r, simd.splat_f32s(c));
+    }
+    let n = simd.add_u32s(simd.transmute_u32s_f32s(shifted), simd.splat_u32s(127));
+    let power = simd.wrapping_dyn_shl_u32s(n, simd.splat_u32s(23));
+    let e_x = simd.mul_f32s(e_r, simd.transmute_f32s_u32s(power));
+    let e_x = simd.select_f32s(overflows, simd.splat_f32s(f32::INFINITY), e_x);
+    simd.select_f32s(vanishes, simd.splat_f32s(0.0), e_x)
 }
 
 /// Hyperbolic tangent, error below 2e-7.
@@ -153,6 +179,36 @@ mod tests {
                 (f64::from(f(x)) - t).abs() / t.abs().max(floor)
             })
             .fold(0.0, f64::max)
+    }
+
+    /// [`exp_vector`] of one number.
+    fn exp_by_vector(x: f32) -> f32 {
+        struct Exp(f32);
+        impl pulp::WithSimd for Exp {
+            type Output = f32;
+            #[inline(always)]
+            fn with_simd<S: Simd>(self, simd: S) -> f32 {
+                let mut out = [0.0; 64];
+                S::as_mut_simd_f32s(&mut out).0[0] = exp_vector(simd, simd.splat_f32s(self.0));
+                out[0]
+            }
+        }
+        pulp::Arch::new().dispatch(Exp(x))
+    }
+
+    #[test]
+    fn vectors_of_exp() {
+        assert!(error(exp_by_vector, f64::exp, [-87.3, 88.2], 0.0) < 2e-7);
+        let exact = [
+            (0.0, 1.0),
+            (f32::NEG_INFINITY, 0.0),
+            (-88.0, 0.0),
+            (f32::INFINITY, f32::INFINITY),
+        ];
+        assert!(exact.iter().all(|&(x, e)| exp_by_vector(x) == e));
+        assert!(
+            exp_by_vector(f32::NAN).is_nan() && exp_by_vector(f32::from_bits(0x7fc1_2345)).is_nan()
+        );
     }
 
     #[test]

@@ -23,14 +23,16 @@
 //! Invariant: between runs every slot of the arena has the size the plan says.
 
 mod attention;
-mod blocks;
 mod conv;
 mod copy;
 mod gemm;
 mod layout;
 mod linear_attention;
+mod mat;
 mod math;
 mod matmul;
+mod microkernel;
+mod panels;
 mod plan;
 mod rows;
 mod scratch;
@@ -49,14 +51,16 @@ use attnc_ir::{DType, Graph, Op, TensorData};
 use plan::{Kernel, Place, Plan, Program, Source, Step};
 use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::time::{Duration, Instant};
 use view::View;
-use weights::Weight;
+use weights::{PackedWeights, Weight};
 
 /// Runs one graph in f32.
 #[derive(Debug)]
 pub struct Executor {
     graph: Graph,
     weights: Vec<Weight>,
+    packed_weights: PackedWeights,
     /// Number of the weight of each constant, by value.
     weight_of: Vec<Option<usize>>,
     /// The scalar form of each node that has one, by value.
@@ -77,6 +81,20 @@ struct Planned {
     given: Dims,
     shapes: Vec<Vec<usize>>,
     plan: Plan,
+}
+
+/// Is told of each step and how long it took.
+type Observe<'a> = &'a mut dyn FnMut(&Step, Duration);
+
+/// How long one step took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepTime {
+    /// The node it is for.
+    pub at: String,
+    /// What it does.
+    pub kernel: &'static str,
+    /// How long.
+    pub time: Duration,
 }
 
 /// An output where it lies.
@@ -117,6 +135,7 @@ impl Executor {
         Ok(Self {
             graph,
             weights,
+            packed_weights: PackedWeights::default(),
             weight_of,
             forms,
             planned: None,
@@ -136,6 +155,12 @@ impl Executor {
     #[must_use]
     pub fn arena_bytes(&self) -> usize {
         self.arena.iter().map(|slot| slot.len() * 4).sum()
+    }
+
+    /// Bytes of the weights that are kept packed beside the model's own.
+    #[must_use]
+    pub fn packed_bytes(&self) -> usize {
+        self.packed_weights.bytes()
     }
 
     /// Runs the graph; lengths follow from the shapes of the inputs. Outputs come in the order of the graph.
@@ -175,10 +200,11 @@ impl Executor {
             })
             .collect();
         let mut outputs = Vec::with_capacity(self.graph.outputs().len());
-        self.execute(&lanes, &mut |_, output| {
+        let mut keep = |_, output: Output<'_>| {
             let (shape, lanes) = (output.shape.to_vec(), output.lanes.to_vec());
             outputs.push(Tensor::from_lanes(output.dtype, shape, lanes));
-        })?;
+        };
+        self.execute(&lanes, &mut keep, &mut |_, _| ())?;
         let names = self.graph.outputs().iter().map(|(name, _)| name.clone());
         Ok(names.zip(outputs).collect())
     }
@@ -193,6 +219,37 @@ impl Executor {
         dims: &Dims,
         inputs: &[TensorData],
         each: &mut dyn FnMut(usize, Output<'_>),
+    ) -> Result<(), ExecError> {
+        self.run_observed(dims, inputs, each, &mut |_, _| ())
+    }
+
+    /// As [`Executor::run_each`], and says how long each step took instead of what came out.
+    ///
+    /// # Errors
+    /// As [`Executor::run`].
+    pub fn time_steps(
+        &mut self,
+        dims: &Dims,
+        inputs: &[TensorData],
+    ) -> Result<Vec<StepTime>, ExecError> {
+        let mut steps = Vec::new();
+        self.run_observed(dims, inputs, &mut |_, _| (), &mut |step, time| {
+            steps.push((step.id, step.kernel.name(), time));
+        })?;
+        let named = steps.into_iter().map(|(id, kernel, time)| StepTime {
+            at: place(&self.graph, id),
+            kernel,
+            time,
+        });
+        Ok(named.collect())
+    }
+
+    fn run_observed(
+        &mut self,
+        dims: &Dims,
+        inputs: &[TensorData],
+        each: &mut dyn FnMut(usize, Output<'_>),
+        observe: Observe<'_>,
     ) -> Result<(), ExecError> {
         if !self.is_planned(dims, inputs) {
             let names = self.graph.inputs().iter();
@@ -209,7 +266,7 @@ impl Executor {
         let mut lanes = std::mem::take(&mut self.lanes);
         let result = self
             .stored(inputs, &mut lanes)
-            .and_then(|()| self.execute(&lanes, each));
+            .and_then(|()| self.execute(&lanes, each, observe));
         // What the host lent is given back.
         lanes.clear();
         self.lanes = lanes;
@@ -231,9 +288,11 @@ impl Executor {
         &mut self,
         inputs: &[I],
         each: &mut dyn FnMut(usize, Output<'_>),
+        observe: Observe<'_>,
     ) -> Result<(), ExecError> {
         let plan = &self.planned.as_ref().expect("planned before").plan;
         for step in &plan.steps {
+            let start = Instant::now();
             let mut out = std::mem::take(&mut self.arena[step.out]);
             let result = step.run(&self.weights, inputs, &self.arena, &mut out[..step.len]);
             self.arena[step.out] = out;
@@ -242,6 +301,7 @@ impl Executor {
                 index: e.index,
                 size: e.size,
             })?;
+            observe(step, start.elapsed());
         }
         for (at, (_, dtype, place)) in plan.outputs.iter().enumerate() {
             let view = place.view(&self.weights, inputs, &self.arena);
@@ -301,7 +361,16 @@ impl Executor {
             weights: &self.weight_of,
             forms: &self.forms,
         };
-        let plan = Plan::new(program, &bound)?;
+        let mut plan = Plan::new(program, &bound)?;
+        for step in &mut plan.steps {
+            if matmul::worth_packing(step)
+                && let Source::Weight(number) = step.operands[1].source
+            {
+                let layout = &step.operands[1].layout;
+                let packed = self.packed_weights.get(number, &self.weights, layout);
+                step.kernel = Kernel::MatMul(Some(packed));
+            }
+        }
         self.arena.truncate(plan.slots.len());
         self.arena.resize(plan.slots.len(), Vec::new());
         for (slot, &len) in self.arena.iter_mut().zip(&plan.slots) {
@@ -373,7 +442,9 @@ impl Kernel {
             Self::Softmax(axis) => rows::softmax(&operands[0], *axis, floats(out)),
             Self::LayerNorm(axis, eps) => rows::layer_norm(operands, *axis, *eps, floats(out)),
             Self::RmsNorm(axis, eps) => rows::rms_norm(operands, *axis, *eps, floats(out)),
-            Self::MatMul => matmul::matmul(&operands[0], &operands[1], floats(out)),
+            Self::MatMul(packed) => {
+                matmul::matmul(&operands[0], &operands[1], packed.as_deref(), floats(out));
+            }
             Self::Conv(conv, shape) => conv::conv(operands, conv, shape, floats(out)),
             Self::Attention(attention) => return attention.run(operands, floats(out)),
             Self::LinearAttention(linear) => {

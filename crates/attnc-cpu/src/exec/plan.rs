@@ -5,9 +5,9 @@
 //! Invariant on exit: a step reads inputs, weights and slots that an earlier step wrote, all inside of their
 //! buffers, and never the slot it writes.
 
-use super::attention::Attention;
-use super::blocks::Blocks;
+use super::attention::{Attention, Blocks, Pool};
 use super::layout::Layout;
+use super::panels::Panels;
 use super::slots;
 use super::tape::Tape;
 use crate::bind::Bound;
@@ -18,6 +18,7 @@ use attnc_ir::scalar::block_mask::{BlockMask, counted};
 use attnc_ir::{
     Conv, DType, Dim, DimError, Extents, Graph, LinearAttention, Op, ReduceOp, ValueId,
 };
+use std::sync::Arc;
 
 /// Where a buffer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,11 +50,33 @@ pub(crate) enum Kernel {
     Reduce(DType, ReduceOp, Vec<usize>),
     /// Element type, axis, exclusive and reverse.
     CumSum(DType, usize, [bool; 2]),
-    MatMul,
+    /// With the right side, where it is a weight that is kept packed.
+    MatMul(Option<Arc<Panels>>),
     /// With the shape of the result.
     Conv(Conv, Vec<usize>),
     Attention(Box<Attention>),
     LinearAttention(LinearAttention),
+}
+
+impl Kernel {
+    /// What it is called where steps are timed.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Fill(_) => "pointwise",
+            Self::Pack => "copy",
+            Self::Concat(_) => "concat",
+            Self::Softmax(_) => "softmax",
+            Self::LayerNorm(..) => "layer_norm",
+            Self::RmsNorm(..) => "rms_norm",
+            Self::Reduce(..) => "reduce",
+            Self::CumSum(..) => "cumsum",
+            Self::MatMul(Some(_)) => "matmul, packed weight",
+            Self::MatMul(None) => "matmul",
+            Self::Conv(..) => "conv",
+            Self::Attention(_) => "attention",
+            Self::LinearAttention(_) => "linear_attention",
+        }
+    }
 }
 
 /// One step.
@@ -220,7 +243,7 @@ impl Planner<'_> {
             Op::Softmax { axis } => Kernel::Softmax(*axis),
             Op::LayerNorm { axis, eps } => Kernel::LayerNorm(*axis, *eps),
             Op::RmsNorm { axis, eps } => Kernel::RmsNorm(*axis, *eps),
-            Op::MatMul => Kernel::MatMul,
+            Op::MatMul => Kernel::MatMul(None),
             Op::Conv(conv) => Kernel::Conv(conv.clone(), self.bound.shape(id).to_vec()),
             Op::Attention(attention) => Kernel::Attention(Box::new(self.attention(id, attention)?)),
             Op::LinearAttention(linear) => Kernel::LinearAttention(linear.clone()),
@@ -337,6 +360,7 @@ impl Planner<'_> {
             weighs_before_sum: attention.weighs_before_sum(),
             skips_absent: attention.skips_absent_keys(),
             blocks: self.blocks(id, attention, &extents)?,
+            pool: Pool::default(),
         })
     }
 

@@ -1,6 +1,10 @@
-//! Stored tensors as lanes: in place where they are aligned, else converted once.
+//! Stored tensors as lanes: in place where they are aligned, else converted once; and weights that are packed.
 
+use super::layout::Layout;
+use super::mat::Mat;
+use super::panels::Panels;
 use attnc_ir::{DType, SharedBytes, TensorData};
+use std::sync::Arc;
 
 /// The lanes of a constant, or of an input as the host stores it.
 #[derive(Debug, Clone)]
@@ -44,6 +48,37 @@ impl Weight {
 impl AsRef<[u32]> for Weight {
     fn as_ref(&self) -> &[u32] {
         self.lanes()
+    }
+}
+
+/// Weights packed as right sides of matrix products. They stay for other lengths.
+#[derive(Debug, Default)]
+pub(crate) struct PackedWeights(Vec<(usize, Layout, Arc<Panels>)>);
+
+impl PackedWeights {
+    /// Weight `number` packed; its last two axes are those of the matrix, the others have length 1.
+    pub(crate) fn get(
+        &mut self,
+        number: usize,
+        weights: &[Weight],
+        layout: &Layout,
+    ) -> Arc<Panels> {
+        let known = self.0.iter().find(|(n, l, _)| *n == number && l == layout);
+        if let Some((_, _, panels)) = known {
+            return panels.clone();
+        }
+        let lead = layout.shape.len() - 2;
+        let shape = [layout.shape[lead], layout.shape[lead + 1]];
+        let strides = [layout.strides[lead], layout.strides[lead + 1]];
+        let lanes = bytemuck::cast_slice(weights[number].lanes());
+        let panels = Arc::new(Panels::new(Mat::new(lanes, layout.offset, shape, strides)));
+        self.0.push((number, layout.clone(), panels.clone()));
+        panels
+    }
+
+    /// Bytes of all of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.iter().map(|(_, _, panels)| panels.bytes()).sum()
     }
 }
 

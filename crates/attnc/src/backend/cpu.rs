@@ -1,6 +1,6 @@
 //! The CPU executor, for machines without a GPU.
 
-use super::{Backend, Executable, Output, Stats};
+use super::{Backend, Executable, Output, Stats, StepTime};
 use crate::cpu::{self, Dims, Executor, Tensor, TensorBuf};
 use crate::inputs::BoundInputs;
 use crate::ir::{DType, Graph, TensorData, to_odd};
@@ -68,8 +68,21 @@ impl Executable for CpuExecutable {
     fn stats(&self) -> Stats {
         Stats {
             arena_peak_bytes: self.executor.arena_bytes() as u64,
+            weights_bytes: self.executor.packed_bytes() as u64,
             ..Stats::default()
         }
+    }
+
+    fn time_steps(&mut self, inputs: &BoundInputs) -> Result<Vec<StepTime>, Error> {
+        let dims = dims(&inputs.dims);
+        let steps = self.executor.time_steps(&dims, &inputs.tensors)?;
+        let steps = steps.into_iter().enumerate().map(|(step, time)| StepTime {
+            step,
+            op: time.at,
+            kernel: time.kernel.to_owned(),
+            milliseconds: 1e3 * time.time.as_secs_f64(),
+        });
+        Ok(steps.collect())
     }
 }
 

@@ -153,7 +153,7 @@ pub struct Stats {
     pub objects_created: u64,
     /// The most bytes of intermediates held at once in the latest run.
     pub arena_peak_bytes: u64,
-    /// Bytes of weights on the device; 0 where they are used in place.
+    /// Bytes of weights on the device; on the CPU, of those packed beside the model's own.
     pub weights_bytes: u64,
 }
 

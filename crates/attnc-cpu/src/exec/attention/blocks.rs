@@ -4,8 +4,8 @@
 //! On exit never wrong: a block is empty only if no key of it counts for any of its queries, and full only if all
 //! are there for all.
 
-use super::tape::{Scratch, Tape};
-use super::view::View;
+use crate::exec::tape::{Scratch, Tape};
+use crate::exec::view::View;
 use crate::lazy::OutOfRange;
 
 /// The two functions, over `b, h, q_first, q_last, kv_first, kv_last`.
@@ -28,6 +28,7 @@ pub(crate) enum BlockMask {
 }
 
 /// What a thread evaluates them in.
+#[derive(Debug)]
 pub(crate) struct Buffers {
     some: Scratch,
     all: Scratch,
