@@ -5,7 +5,7 @@
 //! Invariant on exit: a step reads inputs, weights and slots that an earlier step wrote, all inside of their
 //! buffers, and never the slot it writes.
 
-use super::attention::{Attention, Blocks, Pool};
+use super::attention::{Attention, Blocks, PackedKeys, Pool};
 use super::layout::Layout;
 use super::panels::Panels;
 use super::slots;
@@ -361,6 +361,7 @@ impl Planner<'_> {
             skips_absent: attention.skips_absent_keys(),
             blocks: self.blocks(id, attention, &extents)?,
             pool: Pool::default(),
+            packed_keys: PackedKeys::default(),
         })
     }
 

@@ -5,6 +5,7 @@ use super::buffers::Buffers;
 use super::softmax::{self, Online, Probabilities};
 use super::tile::{Masks, Tile};
 use super::{Attention, BLOCK_M, BLOCK_N, Rows, Sizes};
+use crate::exec::panels::Panels;
 use crate::exec::view::View;
 use crate::lazy::OutOfRange;
 use std::ops::Range;
@@ -14,6 +15,8 @@ pub(super) struct RowBlock<'a> {
     pub(super) attention: &'a Attention,
     pub(super) operands: &'a [View<'a>],
     pub(super) sizes: Sizes,
+    /// The packed keys of the head, where they are.
+    pub(super) keys: Option<&'a Panels>,
     pub(super) rows: Rows,
 }
 

@@ -23,6 +23,28 @@ impl Pool {
     }
 }
 
+/// Memory for the packed keys of each key head, kept from run to run.
+#[derive(Debug, Default)]
+pub(crate) struct PackedKeys(Mutex<Vec<Panels>>);
+
+impl PackedKeys {
+    pub(super) fn take(&self) -> Vec<Panels> {
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *keys)
+    }
+
+    pub(super) fn put(&self, used: Vec<Panels>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = used;
+    }
+}
+
+impl Clone for PackedKeys {
+    /// Keys are packed on every run.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
 impl Clone for Pool {
     /// Buffers are made again where they are missed.
     fn clone(&self) -> Self {

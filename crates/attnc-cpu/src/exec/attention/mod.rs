@@ -33,9 +33,11 @@ mod softmax;
 mod tile;
 
 pub(crate) use blocks::Blocks;
-pub(crate) use buffers::Pool;
+pub(crate) use buffers::{PackedKeys, Pool};
 
 use super::gemm::{Threads, threads_for};
+use super::mat::Mat;
+use super::panels::Panels;
 use super::tape::Tape;
 use super::view::View;
 use crate::lazy::OutOfRange;
@@ -69,6 +71,8 @@ pub(crate) struct Attention {
     pub(crate) blocks: Option<Blocks>,
     /// What threads work in, kept from run to run.
     pub(crate) pool: Pool,
+    /// Keys that several blocks of rows meet, packed before all of them.
+    pub(crate) packed_keys: PackedKeys,
 }
 
 impl Attention {
@@ -79,12 +83,16 @@ impl Attention {
             out.fill(0.0);
             return Ok(());
         }
+        let threads = threads_for(sizes.multiplications());
+        let mut keys = self.packed_keys.take();
+        self.pack_keys(operands, sizes, threads, &mut keys);
         let run = |(rows, out): (Rows, &mut [f32])| {
             let mut buffers = self.pool.take(self, sizes);
             let block = RowBlock {
                 attention: self,
                 operands,
                 sizes,
+                keys: keys.get(rows.b * sizes.kv_heads + rows.heads.start / sizes.group()),
                 rows,
             };
             let result = block.run(out, &mut buffers);
@@ -93,7 +101,7 @@ impl Attention {
         };
         let heads = sizes.heads_together() * sizes.queries * sizes.width;
         let block = BLOCK_M * sizes.width;
-        match threads_for(sizes.multiplications()) {
+        let result = match threads {
             Threads::One => out.chunks_mut(heads).enumerate().try_for_each(|(n, out)| {
                 let mut blocks = out.chunks_mut(block).enumerate();
                 blocks.try_for_each(|(m, out)| run((sizes.rows(n, m, out), out)))
@@ -106,8 +114,45 @@ impl Attention {
                     blocks.map(move |(m, out)| (sizes.rows(n, m, out), out))
                 })
                 .try_for_each(run),
+        };
+        self.packed_keys.put(keys);
+        result
+    }
+
+    /// The keys of each head, packed; nothing where no two blocks of rows meet the same.
+    fn pack_keys(
+        &self,
+        operands: &[View<'_>],
+        sizes: Sizes,
+        threads: Threads,
+        keys: &mut Vec<Panels>,
+    ) {
+        if sizes.group() * sizes.queries <= BLOCK_M {
+            keys.clear();
+            return;
+        }
+        keys.resize_with(sizes.batch * sizes.kv_heads, Panels::default);
+        let pack = |(n, panels): (usize, &mut Panels)| {
+            let at = [n / sizes.kv_heads, n % sizes.kv_heads, 0];
+            panels.pack(matrix(&operands[1], at, sizes.keys).transposed());
+        };
+        match threads {
+            Threads::One => keys.iter_mut().enumerate().for_each(pack),
+            Threads::All => keys.par_iter_mut().enumerate().for_each(pack),
         }
     }
+}
+
+/// Keys or values of a head from key `at[2]` on, one a row.
+fn matrix<'a>(view: &View<'a>, at: [usize; 3], keys: usize) -> Mat<'a> {
+    let width = view.layout.shape[3];
+    let start = if width == 0 {
+        0
+    } else {
+        view.layout.position(&[at[0], at[1], at[2], 0])
+    };
+    let strides = [view.layout.strides[2], view.layout.strides[3]];
+    Mat::new(view.f32(), start, [keys, width], strides)
 }
 
 /// Sizes of the axes.

@@ -93,17 +93,22 @@ impl Tile<'_> {
     pub(super) fn scores(&self, masks: Masks, buffers: &mut Buffers) -> Result<(), OutOfRange> {
         let (block, keys) = (self.block, self.keys.len());
         let rows = block.rows.len();
-        let right = match Right::in_place(self.operand(1).transposed(), rows) {
-            Some(right) => right,
-            None => {
-                buffers.keys.pack(self.operand(1).transposed());
-                Right::Panels(&buffers.keys)
-            }
-        };
         let depth = block.sizes.depth;
         let queries = Left::new(&buffers.q, [rows, depth], depth);
         let mut out = Strided::new(&mut buffers.scores, BLOCK_N, keys);
-        product(queries, right, false, 0..keys, &mut out);
+        if let Some(packed) = block.keys {
+            let cols = self.keys.clone();
+            product(queries, Right::Panels(packed), false, cols, &mut out);
+        } else {
+            let right = match Right::in_place(self.operand(1).transposed(), rows) {
+                Some(right) => right,
+                None => {
+                    buffers.keys.pack(self.operand(1).transposed());
+                    Right::Panels(&buffers.keys)
+                }
+            };
+            product(queries, right, false, 0..keys, &mut out);
+        }
         let scores = &mut buffers.scores[..rows * BLOCK_N];
         if let (Some(score_mod), Some(scratch)) =
             (&block.attention.score_mod, &mut buffers.score_mod)
@@ -123,16 +128,8 @@ impl Tile<'_> {
 
     /// Keys or values of the tile, one a row.
     fn operand(&self, n: usize) -> Mat<'_> {
-        let view = &self.block.operands[n];
-        let width = view.layout.shape[3];
-        let at = [self.block.rows.b, self.block.kv_head(), self.keys.start, 0];
-        let start = if width == 0 {
-            0
-        } else {
-            view.layout.position(&at)
-        };
-        let strides = [view.layout.strides[2], view.layout.strides[3]];
-        Mat::new(view.f32(), start, [self.keys.len(), width], strides)
+        let at = [self.block.rows.b, self.block.kv_head(), self.keys.start];
+        super::matrix(&self.block.operands[n], at, self.keys.len())
     }
 
     /// Whether keys must be left out one by one, and then which are there, into `live`.

@@ -4,6 +4,7 @@ use crate::exec::math;
 use crate::scalar64::int_pow;
 use attnc_ir::{BinaryOp, CompareOp, DType, UnaryOp};
 use bytemuck::{AnyBitPattern, NoUninit, Pod};
+use pulp::{Arch, Simd, WithSimd};
 
 /// `dst[i] = base + slope * i`, wrapped to 32 bits.
 #[expect(
@@ -20,12 +21,25 @@ pub(super) fn ramp(dst: &mut [u32], base: i64, slope: i64) {
 }
 
 fn map<A: AnyBitPattern + NoUninit, R: Pod>(dst: &mut [u32], a: &[u32], f: impl Fn(A) -> R) {
-    let (dst, a) = (
-        bytemuck::cast_slice_mut::<_, R>(dst),
-        bytemuck::cast_slice::<_, A>(a),
-    );
-    for (d, &x) in dst.iter_mut().zip(a) {
-        *d = f(x);
+    let (dst, a) = (bytemuck::cast_slice_mut(dst), bytemuck::cast_slice(a));
+    Arch::new().dispatch(Map { dst, a, f });
+}
+
+/// `dst[i] = f(a[i])`, compiled for the vectors of the machine.
+struct Map<'a, A, R, F> {
+    dst: &'a mut [R],
+    a: &'a [A],
+    f: F,
+}
+
+impl<A: Copy, R, F: Fn(A) -> R> WithSimd for Map<'_, A, R, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (d, &x) in self.dst.iter_mut().zip(self.a) {
+            *d = (self.f)(x);
+        }
     }
 }
 
@@ -35,13 +49,27 @@ fn zip<A: AnyBitPattern + NoUninit, R: Pod>(
     b: &[u32],
     f: impl Fn(A, A) -> R,
 ) {
-    let dst = bytemuck::cast_slice_mut::<_, R>(dst);
-    let (a, b) = (
-        bytemuck::cast_slice::<_, A>(a),
-        bytemuck::cast_slice::<_, A>(b),
-    );
-    for ((d, &x), &y) in dst.iter_mut().zip(a).zip(b) {
-        *d = f(x, y);
+    let dst = bytemuck::cast_slice_mut(dst);
+    let (a, b) = (bytemuck::cast_slice(a), bytemuck::cast_slice(b));
+    Arch::new().dispatch(Zip { dst, a, b, f });
+}
+
+/// `dst[i] = f(a[i], b[i])`, compiled for the vectors of the machine.
+struct Zip<'a, A, R, F> {
+    dst: &'a mut [R],
+    a: &'a [A],
+    b: &'a [A],
+    f: F,
+}
+
+impl<A: Copy, R, F: Fn(A, A) -> R> WithSimd for Zip<'_, A, R, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for ((d, &x), &y) in self.dst.iter_mut().zip(self.a).zip(self.b) {
+            *d = (self.f)(x, y);
+        }
     }
 }
 
