@@ -110,20 +110,46 @@ fn block<'a, S: Simd, const MR: usize>(
         // Of one length that is in sight, so that the loop below checks none.
         rows[i] = &a(i)[..depth];
     }
-    let mut c = [[simd.splat_f32s(0.0); 2]; MR];
-    for (k, b) in b.data.chunks(b.stride).take(depth).enumerate() {
-        let (b, _) = S::as_simd_f32s(&b[..width]);
-        for i in 0..MR {
-            let x = simd.splat_f32s(rows[i][k]);
-            c[i][0] = simd.mul_add_e_f32s(x, b[0], c[i][0]);
-            c[i][1] = simd.mul_add_e_f32s(x, b[1], c[i][1]);
-        }
-    }
+    let c = if b.stride == width {
+        let (vectors, _) = S::as_simd_f32s(b.data);
+        accumulate(simd, rows, depth, vectors.chunks_exact(2))
+    } else {
+        let steps = b.data.chunks(b.stride);
+        accumulate(
+            simd,
+            rows,
+            depth,
+            steps.map(|b| S::as_simd_f32s(&b[..width]).0),
+        )
+    };
     for i in 0..MR {
         let row = &mut out.row(at[0] + i)[at[1]..];
         let width = row.len().min(width);
         store(simd, c[i], keep, &mut row[..width]);
     }
+}
+
+/// The sums over `depth` steps, each of them two vectors of B.
+#[expect(
+    clippy::needless_range_loop,
+    reason = "a loop of a constant number of rounds, which keeps `c` in registers"
+)]
+#[inline(always)]
+fn accumulate<'b, S: Simd, const MR: usize>(
+    simd: S,
+    a: [&[f32]; MR],
+    depth: usize,
+    b: impl Iterator<Item = &'b [S::f32s]>,
+) -> [[S::f32s; 2]; MR] {
+    let mut c = [[simd.splat_f32s(0.0); 2]; MR];
+    for (k, b) in (0..depth).zip(b) {
+        for i in 0..MR {
+            let x = simd.splat_f32s(a[i][k]);
+            c[i][0] = simd.mul_add_e_f32s(x, b[0], c[i][0]);
+            c[i][1] = simd.mul_add_e_f32s(x, b[1], c[i][1]);
+        }
+    }
+    c
 }
 
 /// The two vectors into a row that may be shorter.
