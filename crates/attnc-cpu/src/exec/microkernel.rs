@@ -130,10 +130,6 @@ fn block<'a, S: Simd, const MR: usize>(
 }
 
 /// The sums over `depth` steps, each of them two vectors of B.
-#[expect(
-    clippy::needless_range_loop,
-    reason = "a loop of a constant number of rounds, which keeps `c` in registers"
-)]
 #[inline(always)]
 fn accumulate<'b, S: Simd, const MR: usize>(
     simd: S,
