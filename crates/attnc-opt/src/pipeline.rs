@@ -2,8 +2,8 @@
 
 use crate::passes::{
     Canonicalise, DeadCode, FoldConstants, FoldViews, FuseAttention, FuseEpilogues, FusePointwise,
-    LowerConv, RecogniseActivations, RecogniseLinearAttention, RecogniseNorms, RecogniseSoftmax,
-    SinkIndices, SplitRows,
+    LowerConv, MergeProjections, RecogniseActivations, RecogniseLinearAttention, RecogniseNorms,
+    RecogniseSoftmax, SinkIndices, SplitRows,
 };
 use crate::{Options, Pass};
 
@@ -41,6 +41,8 @@ pub fn pipeline(options: &Options) -> Vec<Box<dyn Pass>> {
         Box::new(Canonicalise),
         // Pointwise users of one kernel ride on its stores; before `fuse-pointwise` takes them.
         Box::new(FuseEpilogues),
+        // Once biases ride on their products, and while rotary embeddings still are nodes that read them.
+        Box::new(MergeProjections),
         // Everything elementwise that is left becomes as few kernels as it can.
         Box::new(FusePointwise),
         // Every operand of a kernel must be a strided window by now: choose storage orders, else copy.
