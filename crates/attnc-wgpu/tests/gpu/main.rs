@@ -79,6 +79,10 @@ const TESTS: &[(&str, Test)] = &[
         "profiles_of_adapter_and_device_agree",
         profiles_of_adapter_and_device_agree,
     ),
+    (
+        "large_weights_arrive_piece_by_piece",
+        large_weights_arrive_piece_by_piece,
+    ),
 ];
 
 fn main() -> ExitCode {
@@ -373,6 +377,20 @@ fn checked_shaders_give_the_same(gpu: &Gpu) -> Result<(), Failed> {
     let exe = Executable::with_options(&gpu.device, &gpu.queue, &plan, &weights(), &options)?;
     let mut runner = Runner::from_executable(&gpu.device, &gpu.queue, exe);
     check(&run(&mut runner, 21)?, 21)
+}
+
+/// More than is staged at once, and no multiple of it.
+fn large_weights_arrive_piece_by_piece(gpu: &Gpu) -> Result<(), Failed> {
+    let count = (40 << 20) / 4 + 3;
+    let plan = plans::twice_a_weight(count);
+    let w: Vec<f32> = (0..count).map(|n| (n % 4099) as f32).collect();
+    let weights = BTreeMap::from([("w".to_owned(), bytes(&w))]);
+    let mut runner = Runner::new(&gpu.device, &gpu.queue, &plan, &weights)?;
+    let y = floats(&runner.run(&[])?[0].bytes);
+    match w.iter().zip(&y).position(|(w, y)| w * 2.0 != *y) {
+        None => equal(&y.len(), &w.len()),
+        Some(at) => Err(format!("element {at}: {} instead of {}", y[at], w[at] * 2.0).into()),
+    }
 }
 
 /// Whatever the file holds, the results are the same.

@@ -190,12 +190,26 @@ pub(crate) fn expected(x: &[f32]) -> Vec<f32> {
         .collect()
 }
 
-/// `y = x + x` over `count` workgroups of 64, for grids over the limit.
+/// `y = x + x`, one workgroup an element, for grids over the limit.
 pub(crate) fn doubling() -> Plan {
     let mut plan = Plan::new("doubling", DeviceProfile::webgpu());
     plan.dims = vec!["N".into()];
     let x = plan.add_input(Port::new("x", DType::F32, vec![dim("N")]));
-    let y = plan.add_output(Port::new("y", DType::F32, vec![dim("N")]));
+    add_to_itself(&mut plan, x, dim("N"), "N");
+    plan
+}
+
+/// `y = w + w` for a weight of `count` elements.
+pub(crate) fn twice_a_weight(count: usize) -> Plan {
+    let mut plan = Plan::new("twice a weight", DeviceProfile::webgpu());
+    let elements = dim(&count.to_string());
+    let w = plan.add_buffer(Buffer::weight("w", DType::F32, vec![elements.clone()]));
+    add_to_itself(&mut plan, w, elements, &count.div_ceil(64).to_string());
+    plan
+}
+
+fn add_to_itself(plan: &mut Plan, x: attnc_plan::BufferId, elements: Dim, workgroups: &str) {
+    let y = plan.add_output(Port::new("y", DType::F32, vec![elements]));
     let add = plan.add_kernel(kernel(
         "add.f32",
         ADD,
@@ -208,8 +222,9 @@ pub(crate) fn doubling() -> Plan {
             },
         ],
     ));
-    plan.steps = vec![step(add, "add", vec![x, x, y], vec![], grid("N"))];
-    plan
+    let grid = [dim(workgroups), Dim::one(), Dim::one()];
+    plan.steps
+        .push(step(add, "add", vec![x, x, y], vec![], grid));
 }
 
 /// `y[N] = x[N]`, both f16, by words.
