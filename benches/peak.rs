@@ -73,6 +73,20 @@ impl Peaks {
         }
     }
 
+    /// A sentence where a later measurement differs by more than a seventh: whoever measured in between did
+    /// not have the machine alone.
+    #[must_use]
+    pub fn unrest(&self, later: &Self) -> Option<String> {
+        let (before, after) = (self.flops_f32, later.flops_f32);
+        (before.min(after) < before.max(after) * 6.0 / 7.0).then(|| {
+            format!(
+                "not quiet: the arithmetic peak was {:.1} GFLOP/s before and {:.1} after, so do not trust these figures",
+                before / 1e9,
+                after / 1e9
+            )
+        })
+    }
+
     /// Operations a second with elements of that type. Elements of f16 may be computed in f32 where that is
     /// faster, as on processors.
     #[must_use]
@@ -272,6 +286,20 @@ fn bandwidth(gpu: &Gpu, bytes: u64) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_peak_that_moves_is_unrest() {
+        let of = |flops_f32| Peaks {
+            flops_f32,
+            ..Peaks::default()
+        };
+        assert_eq!(of(170e9).unrest(&of(160e9)), None);
+        let said = of(80e9).unrest(&of(160e9)).unwrap();
+        assert!(
+            said.contains("80.0 GFLOP/s before and 160.0 after"),
+            "{said}"
+        );
+    }
 
     #[test]
     fn the_body_holds_each_chain_equally_often() {

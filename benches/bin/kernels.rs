@@ -78,6 +78,8 @@ struct Report {
     threads: usize,
     versions: Vec<String>,
     peaks: Option<Peaks>,
+    /// What shows that the machine did something else meanwhile.
+    unrest: Option<String>,
     rows: Vec<Row>,
     growth: Vec<Growth>,
 }
@@ -138,8 +140,13 @@ fn run(options: &Options) -> Result<bool, String> {
         let outcomes = turns::measure(&task, &mut everyone, effort);
         measured.push((shape, task.pieces, outcomes));
     }
+    let after = measure_peaks()?;
+    let unrest = before
+        .as_ref()
+        .zip(after.as_ref())
+        .and_then(|(before, after)| before.unrest(after));
     let peaks = before
-        .zip(measure_peaks()?)
+        .zip(after)
         .map(|(before, after)| before.or_better(&after));
     let rows = measured.into_iter().flat_map(|(shape, pieces, outcomes)| {
         table::rows(shape, outcomes, peaks.as_ref(), &pieces)
@@ -161,6 +168,7 @@ fn run(options: &Options) -> Result<bool, String> {
             .collect(),
         growth: table::growth(&rows),
         peaks,
+        unrest,
         rows,
     };
     print(&report);
@@ -280,6 +288,9 @@ fn print(report: &Report) {
         report.versions.join("; "),
         report.threads
     );
+    if let Some(unrest) = &report.unrest {
+        println!("{unrest}");
+    }
     println!("times in ms; `x attnc`: time over that of attnc on the same side");
     print!(
         "{}{}",
