@@ -34,6 +34,7 @@ macro_rules! shader_files {
 pub const CATALOGUE: &[ShaderFile] = shader_files![
     "kernels/block_mask",
     "kernels/flash_attention_fwd_rows",
+    "kernels/flash_attention_fwd_subgroup",
     "kernels/flash_attention_fwd_two_walks",
     "kernels/layer_norm_lanes",
     "kernels/layer_norm_rows",
@@ -50,6 +51,7 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "lanes/subgroup",
     "lanes/subgroups",
     "lanes/workgroup",
+    "lib/attention_shape",
     "lib/block_bits",
     "lib/erf",
     "lib/float_bits",
@@ -64,6 +66,7 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "lib/packed_f16",
     "lib/power",
     "lib/stable_tanh",
+    "lib/subgroup_sums",
     "mods/blocks_causal",
     "mods/blocks_full",
     "mods/element_add",

@@ -18,36 +18,8 @@ import package::micro::{ROWS, Rows, RowIndex, RowMask, OTile, q_item, k_item, v_
 import package::micro::{HAS_SINK, rows_from, rows_score_mod, rows_mask_mod, rows_prob_mod, rows_sink};
 import package::micro::{tile_load_q, tile_dot_k, tile_zero, tile_scale_add_v, tile_store_o};
 import package::lib::online_softmax::{SCORE_MIN, NEG_INF_BITS};
+import package::lib::attention_shape::{Shape};
 import package::lib::indexing::{linear_workgroup, div_ceil};
-
-struct Shape {
-    batch: u32,
-    heads: u32,
-    heads_per_kv: u32, // > 1 for grouped-query attention
-    q_len: u32,
-    kv_len: u32,
-    scale: f32,
-    q_offset: u32,
-    q_batch_stride: u32,
-    q_head_stride: u32,
-    q_row_stride: u32,
-    q_column_stride: u32, // read by scalar loads only; vector loads need 1
-    k_offset: u32,
-    k_batch_stride: u32,
-    k_head_stride: u32,
-    k_row_stride: u32,
-    k_column_stride: u32,
-    v_offset: u32,
-    v_batch_stride: u32,
-    v_head_stride: u32,
-    v_row_stride: u32,
-    v_column_stride: u32,
-    o_offset: u32,
-    o_batch_stride: u32,
-    o_head_stride: u32,
-    o_row_stride: u32,
-    o_column_stride: u32,
-}
 
 @group(0) @binding(0) var<uniform> shape: Shape;
 @group(0) @binding(1) var<storage, read> q: array<q_item>;

@@ -9,3 +9,7 @@ const SCORE_MIN: f32 = -3.40282346638528859811704183484516925e38;
 
 // A score of -inf means "no key". Compared as bits, since WGSL may assume that no infinities exist.
 const NEG_INF_BITS: u32 = 0xff800000u;
+
+// How far a score may pass the number that stands for the maximum before sums are scaled anew, where a kernel
+// scales them seldom: exp(HEADROOM) is some 3000, far from what overflows and as precise as 1.
+const HEADROOM: f32 = 8.0;

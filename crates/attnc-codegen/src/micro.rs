@@ -25,10 +25,13 @@
 //! is in bounds if the kernel's uniform describes the bound buffers; or every reason why there is none.
 
 mod attention;
+mod attention_subgroup;
 mod matmul;
+mod rows;
 
 pub(crate) use attention::MAX_HELD;
 pub use attention::{AttentionTile, Weights};
+pub use attention_subgroup::SubgroupAttentionTile;
 pub use matmul::{LeftLoad, MatmulTile, RightLoad};
 
 use crate::Stored;

@@ -1,6 +1,6 @@
-//! `flash_attention_fwd_rows` and `flash_attention_fwd_two_walks`: strides of Q, K, V and O, and the functions
-//! between the products.
+//! Fused attention: strides of Q, K, V and O, the kernel that computes it, and the functions between the products.
 
+use super::attention_kernel::{AttentionKernel, AttentionNeeds, dims};
 use super::blocks::{Tiles, attention_tiles};
 use super::kernel::Dispatch;
 use super::pointwise::operations;
@@ -102,42 +102,47 @@ impl Lowerer<'_> {
     ) -> Result<(), Diagnostic> {
         let operands = self.graph.ty(self.graph.node(value).operands()[0]).dtype;
         let result = self.buffer(value)?;
+        let types = label::types(operands, self.plan.buffer(result).dtype);
         let Problem { sizes, .. } = &problem;
-        let tile = &AttentionTile {
-            operands: Stored::of(operands, &self.plan.profile.features),
-            result: self.stored_in(result),
-            ..problem.tile.clone()
+        let needs = AttentionNeeds {
+            rows: AttentionTile {
+                operands: Stored::of(operands, &self.plan.profile.features),
+                result: self.stored_in(result),
+                ..problem.tile.clone()
+            },
+            q_len: constant(&sizes.q_len),
+            heads_per_kv: constant(&sizes.heads_per_kv).unwrap_or(1),
         };
-        let micro = tile.print().map_err(|error| {
+        let tiles = attention_tiles(self.graph, value, &self.plan.profile);
+        let table = self.table_of(value, &tiles)?;
+        let text = problem.text(&types, attention);
+        let candidates = AttentionKernel::candidates(&needs, &self.plan.profile);
+        let (kernel, chosen) = self.choose(text, candidates);
+        let micro = kernel.print().map_err(|error| {
             let message = format!("no register tile for this attention: {error}");
             Diagnostic::error("no-tile", message)
         })?;
-        let tiles = attention_tiles(self.graph, value, &self.plan.profile);
-        let table = self.table_of(value, &tiles)?;
-        let (mods, mod_files) = self.attention_mods(value, attention, &tiles, &problem)?;
-        let types = label::types(operands, self.plan.buffer(result).dtype);
+        let (mods, mod_files) =
+            self.attention_mods(value, attention, &tiles, &problem, kernel.name())?;
         let mut operands = Vec::new();
         for n in 0..3 {
             operands.push(self.operand_buffer(value, n)?);
         }
         operands.push(result);
         operands.extend(table);
-        let blocks = div_ceil(&sizes.q_len, tile.rows * self.workgroup_size);
+        let size = kernel.workgroup_size(self.workgroup_size);
+        let blocks = div_ceil(&sizes.q_len, kernel.rows(size));
         let dispatch = Dispatch {
-            kernel: tile.kernel(),
-            key: key(&types, tile, attention),
-            params: params::print(&[], self.workgroup_size) + &params::blocks(),
+            kernel: kernel.name(),
+            key: key(kernel.name(), &types, &chosen.tile, attention),
+            params: params::print(&[], size) + &params::blocks(),
             micro: Some(micro),
             combine: None,
             store: None,
             op: None,
             mod_files,
             mods,
-            tile: format!(
-                "{} query rows in registers, {} B a lane; no workgroup memory",
-                tile.rows,
-                4 * tile.rows * tile.held_columns()
-            ),
+            tile: format!("{}; {}", kernel.describe(), chosen.why),
             uniforms: problem.uniforms(attention.scale),
             operands,
             workgroups: blocks * sizes.heads.clone() * sizes.batch.clone(),
@@ -153,11 +158,11 @@ impl Lowerer<'_> {
         attention: &Attention,
         tiles: &Tiles,
         problem: &Problem,
+        kernel: &'static str,
     ) -> Result<(Printed, Vec<&'static str>), Diagnostic> {
         let operands = self.graph.node(value).operands();
         let (over_keys, over_rows) = problem.sizes.spaces();
         let stored = |value| self.stored(value);
-        let kernel = problem.tile.kernel();
         let mut mods = Mods::new(self.graph, &stored, kernel, score_tensor);
         for (name, expr) in attention.functions() {
             let (names, space): (NameTensor, _) = match name {
@@ -253,11 +258,9 @@ impl Problem {
         ];
         let qk_dim = head_dim(&q_shape[3], "Q and K")?;
         let v_dim = columns.end - columns.start;
-        let q_len = q_shape[2].as_const().and_then(|n| u32::try_from(n).ok());
-        let most = params::attention_rows(qk_dim.max(v_dim));
         let [q, k, v, o] = [0, 1, 2, 3].map(|n| windows[n].access);
         let tile = AttentionTile {
-            rows: q_len.map_or(most, |n| n.clamp(1, most)),
+            rows: 1,
             qk_dim,
             v_dim,
             q,
@@ -282,6 +285,22 @@ impl Problem {
             windows,
             tile,
         })
+    }
+
+    /// What there is to choose a kernel for: `attention.f32.d64.causal q_len 128`.
+    fn text(&self, types: &str, attention: &Attention) -> String {
+        let text = key("attention", types, &dims(&self.tile), attention);
+        let rows = |dim: &Dim| constant(dim).map_or("any".to_owned(), |n| n.to_string());
+        let Sizes {
+            q_len,
+            heads_per_kv,
+            ..
+        } = &self.sizes;
+        format!(
+            "{text} q_len {} heads_per_kv {}",
+            rows(q_len),
+            rows(heads_per_kv)
+        )
     }
 
     /// The words of `Shape`, in order.
@@ -374,16 +393,14 @@ fn weights(attention: &Attention) -> Weights {
     }
 }
 
+/// A length that is known when compiling.
+fn constant(dim: &Dim) -> Option<u32> {
+    dim.as_const().and_then(|n| u32::try_from(n).ok())
+}
+
 /// `flash_attention_fwd_rows.f32.r4d32.padding`.
-fn key(types: &str, tile: &AttentionTile, attention: &Attention) -> String {
-    let mut key = format!("{}.{types}.r{}d{}", tile.kernel(), tile.rows, tile.qk_dim);
-    if tile.v_dim != tile.qk_dim {
-        key = format!("{key}v{}", tile.v_dim);
-    }
-    let scalar = [("q", tile.q), ("k", tile.k), ("v", tile.v), ("o", tile.o)];
-    for (name, _) in scalar.into_iter().filter(|(_, a)| *a == Access::Scalar) {
-        key = format!("{key}{name}s");
-    }
+fn key(kernel: &str, types: &str, tile: &str, attention: &Attention) -> String {
+    let mut key = format!("{kernel}.{types}.{tile}");
     let score = attention.score_mod.as_ref().map(label::score_mod);
     let mask = attention.mask_mod.as_ref().map(label::mask_mod);
     let sink = attention.sink.as_ref().map(label::sink);

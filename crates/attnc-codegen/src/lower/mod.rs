@@ -31,6 +31,7 @@
 //! is no kernel. Equal layers share kernels: texts name what a tensor is for, never which one it is.
 
 mod attention;
+mod attention_kernel;
 mod blocks;
 mod in_place;
 mod kernel;
@@ -43,6 +44,7 @@ mod rows;
 
 pub use blocks::{Skipping, Tiles, attention_tiles};
 
+use crate::choice::{Candidate, Choices, Decision};
 use crate::params;
 use crate::stored::{Stored, multiple_of};
 use attnc_ir::{DType, Diagnostic, Diagnostics, Dim, Graph, Op, TensorData, ValueId, layout};
@@ -57,6 +59,8 @@ pub struct Lowered {
     pub plan: Plan,
     /// The data of every weight buffer, by the name the plan uses.
     pub weights: IndexMap<String, TensorData>,
+    /// What was chosen where there was a choice, by problem.
+    pub decisions: Vec<Decision>,
 }
 
 /// Lowers a graph for a device.
@@ -64,7 +68,19 @@ pub struct Lowered {
 /// # Errors
 /// Every node that no kernel computes, with what was expected of it.
 pub fn lower(graph: &Graph, profile: &DeviceProfile) -> Result<Lowered, Diagnostics> {
-    let mut lowerer = Lowerer::new(graph, profile);
+    lower_with(graph, profile, &Choices::default())
+}
+
+/// As [`lower`], with kernels chosen otherwise than by the cost model.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_with(
+    graph: &Graph,
+    profile: &DeviceProfile,
+    choices: &Choices,
+) -> Result<Lowered, Diagnostics> {
+    let mut lowerer = Lowerer::new(graph, profile, choices);
     lowerer.ports();
     let mut problems = Diagnostics(Vec::new());
     let live = live(graph);
@@ -86,6 +102,7 @@ pub fn lower(graph: &Graph, profile: &DeviceProfile) -> Result<Lowered, Diagnost
     Ok(Lowered {
         plan: lowerer.plan,
         weights: lowerer.weights,
+        decisions: lowerer.decisions,
     })
 }
 
@@ -126,6 +143,12 @@ fn live(graph: &Graph) -> HashSet<ValueId> {
     live
 }
 
+/// The tile that a problem got, by name, and why.
+struct Chosen {
+    tile: String,
+    why: &'static str,
+}
+
 /// The state of one lowering.
 struct Lowerer<'g> {
     graph: &'g Graph,
@@ -143,13 +166,15 @@ struct Lowerer<'g> {
     keys: HashMap<String, usize>,
     /// Tables of tiles that layers share.
     tables: blocks::Tables,
+    choices: &'g Choices,
+    decisions: Vec<Decision>,
     workgroup_size: u32,
     /// Rows and columns.
     matmul_tile: (u32, u32),
 }
 
 impl<'g> Lowerer<'g> {
-    fn new(graph: &'g Graph, profile: &DeviceProfile) -> Self {
+    fn new(graph: &'g Graph, profile: &DeviceProfile, choices: &'g Choices) -> Self {
         let mut plan = Plan::new(graph.name(), profile.clone());
         plan.dims = graph.symbols();
         Self {
@@ -162,6 +187,8 @@ impl<'g> Lowerer<'g> {
             kernels: HashMap::new(),
             keys: HashMap::new(),
             tables: blocks::Tables::new(),
+            choices,
+            decisions: Vec::new(),
             workgroup_size: params::workgroup_size(profile),
             matmul_tile: params::matmul_tile(profile),
         }
@@ -206,6 +233,30 @@ impl<'g> Lowerer<'g> {
         let note = format!("output `{name}` is bound as `{free}`: another port has its name");
         self.plan.notes.push(note);
         free
+    }
+
+    /// Takes one of the candidates for the step that comes next, the cheapest of which stands first.
+    ///
+    /// # Panics
+    /// If there is none.
+    fn choose<T>(&mut self, problem: String, candidates: Vec<(T, Candidate)>) -> (T, Chosen) {
+        let (mut kernels, candidates): (Vec<T>, Vec<Candidate>) = candidates.into_iter().unzip();
+        let (at, why) = self.choices.pick(&problem, &candidates);
+        let chosen = Chosen {
+            tile: candidates[at].tile.clone(),
+            why,
+        };
+        let step = self.plan.steps.len();
+        match self.decisions.iter_mut().find(|d| d.problem == problem) {
+            Some(known) => known.steps.push(step),
+            None => self.decisions.push(Decision {
+                problem,
+                candidates,
+                chosen: at,
+                steps: vec![step],
+            }),
+        }
+        (kernels.swap_remove(at), chosen)
     }
 
     /// How a buffer of the plan holds its elements.

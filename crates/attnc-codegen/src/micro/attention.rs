@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::rows::{RowFunctions, RowTypes};
 use super::{Access, Checks, MicroError, lines, packed_imports};
 use crate::Stored;
 
@@ -138,13 +139,6 @@ impl AttentionTile {
             v_dim,
             ..
         } = self;
-        let mut functions = vec!["mask_mod", "score_mod"];
-        if self.weights != Weights::Probabilities {
-            functions.push("prob_mod");
-        }
-        if self.sink {
-            functions.push("sink");
-        }
         let mut constants = format!(
             "const ROWS: u32 = {rows}u;\nconst HAS_SINK: bool = {};\n",
             self.sink
@@ -163,7 +157,7 @@ import package::kernels::{}::{{shape, q, k, v, o}};
 {}
 {constants}
 ",
-            functions.join(", "),
+            self.functions().imports(),
             self.kernel(),
             packed_imports(
                 &[self.q, self.k, self.v].map(|access| (access, self.operands)),
@@ -173,13 +167,6 @@ import package::kernels::{}::{{shape, q, k, v, o}};
     }
 
     fn types(&self) -> String {
-        let vector = |of: &str| {
-            if self.rows == 1 {
-                of.to_owned()
-            } else {
-                format!("vec{}<{of}>", self.rows)
-            }
-        };
         let chunk = if self.rows == 1 {
             "vec4<f32>".to_owned()
         } else {
@@ -187,10 +174,7 @@ import package::kernels::{}::{{shape, q, k, v, o}};
         };
         format!(
             "\
-alias Rows = {}; // one number a row
-alias RowIndex = {};
-alias RowMask = {};
-alias Chunk = {chunk};
+{}alias Chunk = {chunk};
 alias q_item = {};
 alias k_item = {};
 alias v_item = {};
@@ -200,9 +184,7 @@ alias o_item = {};
 {}}}
 
 ",
-            vector("f32"),
-            vector("u32"),
-            vector("bool"),
+            RowTypes(self.rows),
             self.q.item(self.operands),
             self.k.item(self.operands),
             self.v.item(self.operands),
@@ -233,49 +215,24 @@ alias o_item = {};
 
     /// `name` if there is one row, else `name[r]`.
     fn row(&self, name: &str, r: u32) -> String {
-        if self.rows == 1 {
-            name.to_owned()
-        } else {
-            format!("{name}[{r}]")
-        }
+        RowTypes(self.rows).row(name, r)
     }
 
     /// A constructor with one argument a row.
     fn per_row(&self, of: &str, f: impl Fn(u32) -> String) -> String {
-        if self.rows == 1 {
-            return f(0);
+        RowTypes(self.rows).per_row(of, f)
+    }
+
+    fn functions(&self) -> RowFunctions {
+        RowFunctions {
+            rows: self.rows,
+            heads: false,
+            prob_mod: self.weights != Weights::Probabilities,
+            sink: self.sink,
         }
-        format!(
-            "{of}(\n{}    )",
-            lines(self.rows, |r| format!("        {},", f(r)))
-        )
     }
 
     fn mods(&self) -> String {
-        let score = |r| {
-            format!(
-                "score_mod({}, b, h, {}, kv_idx)",
-                self.row("score", r),
-                self.row("q_idx", r)
-            )
-        };
-        let mask = |r| format!("mask_mod(b, h, {}, kv_idx)", self.row("q_idx", r));
-        let prob = |r| {
-            format!(
-                "prob_mod({}, b, h, {}, kv_idx)",
-                self.row("p", r),
-                self.row("q_idx", r)
-            )
-        };
-        let prob = match self.weights {
-            Weights::Probabilities => "p".to_owned(),
-            _ => self.per_row("Rows", prob),
-        };
-        let sink = |r| format!("sink({}, b, h, {})", self.row("m", r), self.row("q_idx", r));
-        let sink = match self.sink {
-            false => "Rows(0.0)".to_owned(),
-            true => self.per_row("Rows", sink),
-        };
         let first = self.per_row("RowIndex", |r| format!("first + {r}u"));
         format!(
             "\
@@ -283,25 +240,8 @@ fn rows_from(first: u32) -> RowIndex {{
     return {first};
 }}
 
-fn rows_score_mod(score: Rows, b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> Rows {{
-    return {};
-}}
-
-fn rows_mask_mod(b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> RowMask {{
-    return {};
-}}
-
-fn rows_prob_mod(p: Rows, b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> Rows {{
-    return {prob};
-}}
-
-fn rows_sink(m: Rows, b: u32, h: u32, q_idx: RowIndex) -> Rows {{
-    return {sink};
-}}
-
-",
-            self.per_row("Rows", score),
-            self.per_row("RowMask", mask),
+{}",
+            self.functions().print()
         )
     }
 

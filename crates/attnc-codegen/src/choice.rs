@@ -1,0 +1,203 @@
+//! Which kernel shape, and which tile of it, a problem gets.
+//!
+//! A *shape* is a way to share the work of a kernel out among invocations; each is a file of `shaders/kernels/`:
+//!
+//! | shape | who does what | for |
+//! | --- | --- | --- |
+//! | `rows` | an invocation owns rows; what they share is read at addresses that all lanes have in common | any device |
+//! | `subgroup` | lanes own columns and exchange sums | narrow subgroups, where a load costs as much as much arithmetic |
+//!
+//! Lowering lists the candidates of a problem with a cost each ([`Candidate`]), and takes the cheapest, or what
+//! [`Choices`] say: one shape forced everywhere, or the winners of measurements on the device itself.
+//!
+//! ```
+//! use attnc_codegen::choice::{Choices, KernelShape};
+//! let forced = Choices::forced(KernelShape::Rows);
+//! assert_eq!(KernelShape::named("rows"), Some(KernelShape::Rows));
+//! assert_ne!(forced, Choices::default());
+//! ```
+//!
+//! On entry: a device profile. On exit: the same choice for the same problem and profile, whatever the lengths of
+//! a run; results do not depend on it beyond rounding.
+
+use attnc_plan::DeviceProfile;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A way to share the work of a kernel out among invocations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KernelShape {
+    /// Each invocation owns rows; what they share is read at uniform addresses.
+    Rows,
+    /// The lanes of a subgroup own columns and exchange sums.
+    Subgroup,
+}
+
+impl KernelShape {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Rows, Self::Subgroup];
+
+    /// The name in reports and on command lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rows => "rows",
+            Self::Subgroup => "subgroup",
+        }
+    }
+
+    /// The shape of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|shape| shape.name() == name)
+    }
+}
+
+impl fmt::Display for KernelShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A shape with a tile, and what it is estimated to cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// The shape.
+    pub shape: KernelShape,
+    /// The tile's numbers, as in the kernel's key: `r4d64`.
+    pub tile: String,
+    /// Instructions of all lanes for each useful multiply-add, by the cost model; only comparable within one problem.
+    pub cost: f64,
+}
+
+impl Candidate {
+    /// `subgroup.g4x8d64`: what [`Choices::tuned`] calls it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}.{}", self.shape, self.tile)
+    }
+}
+
+/// A problem of a plan and what it got.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// The operation, its types and the sizes that are known: equal for all layers that are alike.
+    pub problem: String,
+    /// What could compute it, the cheapest first.
+    pub candidates: Vec<Candidate>,
+    /// Which of them does.
+    pub chosen: usize,
+    /// The steps that compute problems of this kind.
+    pub steps: Vec<usize>,
+}
+
+/// What overrides the cost model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Choices {
+    /// Every problem that has a candidate of this shape gets it.
+    pub forced: Option<KernelShape>,
+    /// Candidates by problem, as measured.
+    pub tuned: BTreeMap<String, String>,
+}
+
+impl Choices {
+    /// The given shape wherever there is one.
+    #[must_use]
+    pub fn forced(shape: KernelShape) -> Self {
+        Self {
+            forced: Some(shape),
+            ..Self::default()
+        }
+    }
+
+    /// Which of the candidates, the cheapest first, is taken, and why.
+    pub(crate) fn pick(&self, problem: &str, candidates: &[Candidate]) -> (usize, &'static str) {
+        let shape = self.forced;
+        if let Some(at) = shape.and_then(|s| candidates.iter().position(|c| c.shape == s)) {
+            return (at, "as asked for");
+        }
+        let tuned = self.tuned.get(problem);
+        if let Some(at) = tuned.and_then(|t| candidates.iter().position(|c| c.name() == *t)) {
+            return (at, "the fastest when measured on this device");
+        }
+        (0, "the cheapest by the cost model")
+    }
+}
+
+/// What the things kernels do cost on a device, in instructions of a subgroup.
+///
+/// A software rasteriser runs the lanes of a subgroup as one vector of the CPU. It has no gather worth the name: a
+/// load is a loop over the lanes, some 45 instructions each (lavapipe, Mesa 22.3, read from its machine code), while
+/// arithmetic is one instruction for all lanes. A GPU loads for all lanes at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Costs {
+    /// Lanes that work together.
+    pub(crate) lanes: u32,
+    /// A load of four elements by every lane.
+    pub(crate) load: f64,
+    /// Moving one number between lanes.
+    pub(crate) exchange: f64,
+    /// Numbers a lane may hold before they spill.
+    pub(crate) registers: u32,
+}
+
+impl Costs {
+    pub(crate) fn of(profile: &DeviceProfile) -> Self {
+        match profile.features.subgroups {
+            // Registers that spill lie in the first-level cache, half of which the tile may take.
+            Some(sizes) if sizes.max <= 8 => Self {
+                lanes: sizes.max,
+                load: 45.0 * f64::from(sizes.max),
+                exchange: 2.0,
+                registers: 512,
+            },
+            sizes => Self {
+                lanes: sizes.map_or(32, |s| s.min),
+                load: 8.0,
+                exchange: 4.0,
+                registers: 192,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(shape: KernelShape, cost: f64) -> Candidate {
+        Candidate {
+            shape,
+            tile: "r4".into(),
+            cost,
+        }
+    }
+
+    #[test]
+    fn force_beats_measurement_beats_model() {
+        let list = [
+            candidate(KernelShape::Subgroup, 1.0),
+            candidate(KernelShape::Rows, 2.0),
+        ];
+        assert_eq!(Choices::default().pick("p", &list).0, 0);
+        let mut choices = Choices::default();
+        choices.tuned.insert("p".into(), "rows.r4".into());
+        assert_eq!(choices.pick("p", &list).0, 1);
+        assert_eq!(choices.pick("q", &list).0, 0);
+        choices.forced = Some(KernelShape::Subgroup);
+        assert_eq!(choices.pick("p", &list).0, 0);
+    }
+
+    #[test]
+    fn a_shape_that_a_problem_lacks_is_not_forced_on_it() {
+        let list = [candidate(KernelShape::Rows, 2.0)];
+        assert_eq!(Choices::forced(KernelShape::Subgroup).pick("p", &list).0, 0);
+    }
+
+    #[test]
+    fn shapes_have_names() {
+        for shape in KernelShape::ALL {
+            assert_eq!(KernelShape::named(shape.name()), Some(shape));
+        }
+    }
+}

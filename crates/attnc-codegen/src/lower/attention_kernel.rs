@@ -1,0 +1,189 @@
+//! The kernels that can compute an attention, and what each costs.
+//!
+//! Costs are instructions of a subgroup for one row and key ([`Costs`]): loads of K and V are shared by all rows of a
+//! tile, arithmetic is each row's own, and rows that a tile has beyond those there are cost as much as the others.
+
+use crate::choice::{Candidate, Costs, KernelShape};
+use crate::micro::{Access, AttentionTile, MAX_HELD, MicroError, SubgroupAttentionTile, Weights};
+use crate::params;
+use attnc_plan::DeviceProfile;
+
+/// What the choice of a kernel depends on.
+pub(super) struct AttentionNeeds {
+    /// The tile of the kernel that can do everything, as large as it gets.
+    pub(super) rows: AttentionTile,
+    /// Rows of one head, if known.
+    pub(super) q_len: Option<u32>,
+    /// Heads that share K and V.
+    pub(super) heads_per_kv: u32,
+}
+
+/// A kernel and its tile.
+pub(super) enum AttentionKernel {
+    Rows(AttentionTile),
+    Subgroup(SubgroupAttentionTile),
+}
+
+impl AttentionKernel {
+    /// Every kernel that can compute it, the cheapest first.
+    pub(super) fn candidates(
+        needs: &AttentionNeeds,
+        profile: &DeviceProfile,
+    ) -> Vec<(Self, Candidate)> {
+        let costs = Costs::of(profile);
+        let mut all = vec![rows(needs, &costs)];
+        all.extend(subgroup(needs, profile, &costs));
+        all.sort_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost));
+        all
+    }
+
+    /// The file in `kernels/`.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Rows(tile) => tile.kernel(),
+            Self::Subgroup(_) => SubgroupAttentionTile::KERNEL,
+        }
+    }
+
+    /// The text of `micro`.
+    pub(super) fn print(&self) -> Result<String, MicroError> {
+        match self {
+            Self::Rows(tile) => tile.print(),
+            Self::Subgroup(tile) => tile.print(),
+        }
+    }
+
+    /// Invocations of a workgroup, where `usual` is what kernels without shared work have.
+    pub(super) fn workgroup_size(&self, usual: u32) -> u32 {
+        match self {
+            Self::Rows(_) => usual,
+            Self::Subgroup(tile) => tile.width,
+        }
+    }
+
+    /// Query rows of a workgroup of `size`.
+    pub(super) fn rows(&self, size: u32) -> u32 {
+        match self {
+            Self::Rows(tile) => tile.rows * size,
+            Self::Subgroup(tile) => tile.rows(),
+        }
+    }
+
+    /// The tile, for people.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Rows(tile) => format!(
+                "{} query rows in registers, {} B a lane; no workgroup memory",
+                tile.rows,
+                4 * tile.rows * tile.held_columns()
+            ),
+            Self::Subgroup(tile) => format!(
+                "{} query rows a subgroup, columns by {} lanes, {} B a lane; no workgroup memory",
+                tile.rows(),
+                tile.width,
+                4 * tile.held()
+            ),
+        }
+    }
+}
+
+/// Rows of which `used` are wanted cost as if there were no others.
+fn waste(rows: u32, used: Option<u32>) -> f64 {
+    match used {
+        Some(used) => f64::from(used.next_multiple_of(rows)) / f64::from(used.max(1)),
+        None => 1.0,
+    }
+}
+
+fn rows(needs: &AttentionNeeds, costs: &Costs) -> (AttentionKernel, Candidate) {
+    let tile = &needs.rows;
+    let most = params::attention_rows(tile.qk_dim.max(tile.v_dim));
+    let rows = needs.q_len.map_or(most, |n| n.clamp(1, most));
+    let tile = AttentionTile {
+        rows,
+        ..tile.clone()
+    };
+    let (qk, v) = (f64::from(tile.qk_dim), f64::from(tile.v_dim));
+    let loads_a_chunk = |access| match access {
+        Access::Vec4 => 0.25,
+        Access::Scalar => 1.0,
+    };
+    let loads = loads_a_chunk(tile.k) * qk + loads_a_chunk(tile.v) * v;
+    let lanes = f64::from(costs.lanes);
+    let each = loads * costs.load / f64::from(rows) + 2.0 * qk + 3.0 * v;
+    let cost = each / lanes * waste(rows * costs.lanes, needs.q_len);
+    let name = format!("r{rows}{}", dims(&tile));
+    (
+        AttentionKernel::Rows(tile),
+        Candidate {
+            shape: KernelShape::Rows,
+            tile: name,
+            cost,
+        },
+    )
+}
+
+/// `d64`, `d64v32`, with letters for operands that are not read by vectors.
+pub(super) fn dims(tile: &AttentionTile) -> String {
+    let mut name = format!("d{}", tile.qk_dim);
+    if tile.v_dim != tile.qk_dim {
+        name = format!("{name}v{}", tile.v_dim);
+    }
+    let operands = [("q", tile.q), ("k", tile.k), ("v", tile.v), ("o", tile.o)];
+    for (operand, _) in operands.into_iter().filter(|(_, a)| *a == Access::Scalar) {
+        name = format!("{name}{operand}s");
+    }
+    name
+}
+
+/// The subgroup's tile, if everything is read by vectors and the device says how wide its subgroups are.
+fn subgroup(
+    needs: &AttentionNeeds,
+    profile: &DeviceProfile,
+    costs: &Costs,
+) -> Option<(AttentionKernel, Candidate)> {
+    let all = &needs.rows;
+    let sizes = profile.features.subgroups?;
+    let by_vectors = [all.q, all.k, all.v, all.o]
+        .iter()
+        .all(|access| *access == Access::Vec4);
+    let in_one_walk = !matches!(all.weights, Weights::AfterSum { .. });
+    let fits = all.qk_dim <= MAX_HELD && by_vectors && in_one_walk && sizes.min >= 4;
+    if !fits || profile.limits.invocations < 8 {
+        return None;
+    }
+    let width = if sizes.min >= 8 { 8 } else { 4 };
+    let used = needs.q_len.map(|n| n * needs.heads_per_kv);
+    let group = used.map_or(width, |n| n.next_power_of_two().min(width));
+    let chunks = |dim: u32| dim.div_ceil(4 * width);
+    let held = 4 * group * (chunks(all.qk_dim) + chunks(all.v_dim));
+    let most = (costs.registers / held).clamp(1, 4);
+    let groups = used.map_or(most, |n| n.div_ceil(group).min(most));
+    let tile = SubgroupAttentionTile {
+        width,
+        group,
+        groups,
+        qk_dim: all.qk_dim,
+        v_dim: all.v_dim,
+        operands: all.operands,
+        result: all.result,
+        masked: all.masked,
+        sink: all.sink,
+        prob_mod: all.weights != Weights::Probabilities,
+    };
+    let rows = f64::from(tile.rows());
+    let (qk, v) = (f64::from(chunks(all.qk_dim)), f64::from(chunks(all.v_dim)));
+    let each = (qk + v) * costs.load / rows + 4.0 * (2.0 * qk + 3.0 * v) + 3.0 * costs.exchange;
+    // Lanes of a wider subgroup idle.
+    let idle = f64::from(costs.lanes) / f64::from(width.min(costs.lanes));
+    let cost = each * idle * waste(tile.rows(), used);
+    let name = format!("g{groups}x{group}{}", dims(all));
+    Some((
+        AttentionKernel::Subgroup(tile),
+        Candidate {
+            shape: KernelShape::Subgroup,
+            tile: name,
+            cost,
+        },
+    ))
+}

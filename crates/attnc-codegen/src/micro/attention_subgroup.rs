@@ -1,0 +1,399 @@
+//! The register tile of `flash_attention_fwd_subgroup`: rows a workgroup has in common, columns by lanes.
+
+use std::fmt::Write as _;
+
+use super::rows::{RowFunctions, RowTypes};
+use super::{Access, Checks, MicroError, lines, packed_imports};
+use crate::Stored;
+
+/// Query rows of one workgroup, whose columns its lanes share out in fours: lane `i` has columns `4 i`,
+/// `4 (i + width)`, and so on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SubgroupAttentionTile {
+    /// Lanes: 4 or 8. Of a wider subgroup, the first.
+    pub width: u32,
+    /// Rows whose scores are one number of each lane: a power of two, at most `width`.
+    pub group: u32,
+    /// Such groups, 1 to 4.
+    pub groups: u32,
+    /// Columns of Q and K, a multiple of 4.
+    pub qk_dim: u32,
+    /// Columns of V and O, a multiple of 4.
+    pub v_dim: u32,
+    /// How Q, K and V are stored.
+    pub operands: Stored,
+    /// How O is stored.
+    pub result: Stored,
+    /// Whether `mask_mod` may be false or `score_mod` may be -inf.
+    pub masked: bool,
+    /// Whether `mods` has a `sink`.
+    pub sink: bool,
+    /// Whether `mods` has a `prob_mod`, which lets factors pass.
+    pub prob_mod: bool,
+}
+
+impl SubgroupAttentionTile {
+    /// The kernel that the tile is for.
+    pub const KERNEL: &'static str = "flash_attention_fwd_subgroup";
+
+    /// Query rows of a workgroup.
+    #[must_use]
+    pub fn rows(&self) -> u32 {
+        self.group * self.groups
+    }
+
+    /// Vectors of four columns that a lane has of a row of so many.
+    fn chunks(&self, columns: u32) -> u32 {
+        columns.div_ceil(4 * self.width)
+    }
+
+    /// Numbers a lane holds of Q and O.
+    pub(crate) fn held(&self) -> u32 {
+        4 * self.rows() * (self.chunks(self.qk_dim) + self.chunks(self.v_dim))
+    }
+
+    /// The text of the `micro` module.
+    ///
+    /// # Errors
+    /// Widths, rows or dims that it cannot have.
+    pub fn print(&self) -> Result<String, MicroError> {
+        self.check()?;
+        Ok([
+            self.header(),
+            self.types(),
+            self.rows_text(),
+            self.q_functions(),
+            self.k_functions(),
+            self.v_functions(),
+            self.o_functions(),
+        ]
+        .concat())
+    }
+
+    fn check(&self) -> Result<(), MicroError> {
+        let mut checks = Checks::default();
+        checks.expect([4, 8].contains(&self.width), || {
+            format!("width: expected 4 or 8, found {}", self.width)
+        });
+        let fits = self.group.is_power_of_two() && self.group <= self.width;
+        checks.expect(fits, || {
+            format!(
+                "group: expected a power of two up to {}, found {}",
+                self.width, self.group
+            )
+        });
+        checks.expect((1..=4).contains(&self.groups), || {
+            format!("groups: expected 1 to 4, found {}", self.groups)
+        });
+        for (name, dim) in [("qk_dim", self.qk_dim), ("v_dim", self.v_dim)] {
+            checks.expect(dim > 0 && dim.is_multiple_of(4), || {
+                format!("{name}: expected a multiple of 4, found {dim}")
+            });
+        }
+        checks.finish()
+    }
+
+    fn header(&self) -> String {
+        let functions = self.functions();
+        let sums = match self.group {
+            1 => String::new(),
+            n => format!("import package::lib::subgroup_sums::{{sums_of_{n}}};\n"),
+        };
+        format!(
+            "\
+// micro: attention tile of {} query rows, columns by {} lanes; Q and K have {}, V and O {} (generated)
+//
+// Row g * {} + r is the one whose softmax lane r has in component g.
+
+import package::mods::{{{}}};
+import package::kernels::{}::{{shape, q, k, v, o}};
+{sums}{}
+const ROWS: u32 = {}u;
+const IS_MASKED: bool = {};
+const HAS_SINK: bool = {};
+
+",
+            self.rows(),
+            self.width,
+            self.qk_dim,
+            self.v_dim,
+            self.group,
+            functions.imports(),
+            Self::KERNEL,
+            packed_imports(
+                &[(Access::Vec4, self.operands)],
+                (Access::Vec4, self.result)
+            ),
+            self.rows(),
+            self.masked,
+            self.sink,
+        )
+    }
+
+    fn functions(&self) -> RowFunctions {
+        RowFunctions {
+            rows: self.groups,
+            heads: true,
+            prob_mod: self.prob_mod,
+            sink: self.sink,
+        }
+    }
+
+    fn types(&self) -> String {
+        let tile = |name: &str, chunks: u32| {
+            let fields = lines(self.rows() * chunks, |i| {
+                format!("    r{}c{}: vec4<f32>,", i / chunks, i % chunks)
+            });
+            format!("struct {name} {{\n{fields}}}\n\n")
+        };
+        let slice = |name: &str, chunks: u32| {
+            let fields = lines(chunks, |c| format!("    c{c}: vec4<f32>,"));
+            format!("struct {name} {{\n{fields}}}\n\n")
+        };
+        let (qk, v) = (self.chunks(self.qk_dim), self.chunks(self.v_dim));
+        format!(
+            "\
+{}alias q_item = {operand};
+alias k_item = {operand};
+alias v_item = {operand};
+alias o_item = {};
+
+// What a lane has of a row of K, and of V.
+{}{}{}{}",
+            RowTypes(self.groups),
+            Access::Vec4.item(self.result),
+            slice("KSlice", qk),
+            slice("VSlice", v),
+            tile("QTile", qk),
+            tile("OTile", v),
+            operand = Access::Vec4.item(self.operands),
+        )
+    }
+
+    /// Component `g` of one number a group.
+    fn of_group(&self, name: &str, g: u32) -> String {
+        if self.groups == 1 {
+            name.to_owned()
+        } else {
+            format!("{name}[{g}]")
+        }
+    }
+
+    /// The value that lane `r % group` has of row `r`, in all lanes.
+    fn of_row(&self, name: &str, r: u32) -> String {
+        let of_group = self.of_group(name, r / self.group);
+        format!("subgroupBroadcast({of_group}, {}u)", r % self.group)
+    }
+
+    fn rows_text(&self) -> String {
+        let last = self.group - 1;
+        let numbers = RowTypes(self.groups).per_row("RowIndex", |g| {
+            let start = g * self.group;
+            format!("{start}u + (lane & {last}u)")
+        });
+        format!(
+            "\
+// The numbers of the rows whose softmax the lane has.
+fn row_numbers(lane: u32) -> RowIndex {{
+    return {numbers};
+}}
+
+{}",
+            self.functions().print()
+        )
+    }
+
+    /// `load_x(at, lane)`: a lane's columns of the row at `at`; past the last column, zeros.
+    fn load_function(&self, operand: &str, dim: u32) -> String {
+        let items = dim / 4;
+        let loads = lines(self.chunks(dim), |c| {
+            let item = format!("at / 4u + lane + {}u", c * self.width);
+            if (c + 1) * self.width <= items {
+                let load = self.operands.load_vec4(operand, &item);
+                return format!("        {load},");
+            }
+            let inside = items - c * self.width;
+            let clamped = format!("at / 4u + min(lane, {}u) + {}u", inside - 1, c * self.width);
+            let load = self.operands.load_vec4(operand, &clamped);
+            format!("        select(vec4<f32>(), {load}, lane < {inside}u),")
+        });
+        let name = operand.to_uppercase();
+        format!(
+            "fn load_{operand}(at: u32, lane: u32) -> {name}Slice {{\n    return {name}Slice(\n{loads}    );\n}}\n\n"
+        )
+    }
+
+    fn q_functions(&self) -> String {
+        let chunks = self.chunks(self.qk_dim);
+        let load = self.load_function("q", self.qk_dim);
+        let load = load.replace("QSlice", "KSlice"); // Q and K have the same columns
+        let rows = lines(self.rows(), |r| {
+            let fields = (0..chunks).map(|c| format!("    tile.r{r}c{c} = row{r}.c{c} * scale;"));
+            format!(
+                "    let row{r} = load_q({}, lane);\n{}",
+                self.of_row("at", r),
+                fields.collect::<Vec<_>>().join("\n")
+            )
+        });
+        format!(
+            "\
+{load}// Rows of Q times the scale, so that no product overflows before it is scaled.
+fn tile_load_q(at: RowIndex, lane: u32, scale: f32) -> QTile {{
+    var tile: QTile;
+{rows}    return tile;
+}}
+
+"
+        )
+    }
+
+    fn k_functions(&self) -> String {
+        let chunks = self.chunks(self.qk_dim);
+        let dot = |r: u32| {
+            let terms = (0..chunks).map(|c| format!("dot(tile.r{r}c{c}, x.c{c})"));
+            terms.collect::<Vec<_>>().join(" + ")
+        };
+        let group = |g: u32| {
+            let dots = (0..self.group).map(|r| dot(g * self.group + r));
+            let dots: Vec<_> = dots.collect();
+            let mut sum = match dots.as_slice() {
+                [only] => only.clone(),
+                many => format!(
+                    "sums_of_{}(\n            {},\n            lane,\n        )",
+                    self.group,
+                    many.join(",\n            ")
+                ),
+            };
+            // Every lane with the number of a row has a part of its sum.
+            let mut distance = self.group;
+            while distance < self.width {
+                sum = format!("over_pairs({sum}, {distance}u)");
+                distance *= 2;
+            }
+            sum
+        };
+        let sums = RowTypes(self.groups).per_row("Rows", group);
+        let pairs = if self.group < self.width {
+            "\
+fn over_pairs(x: f32, distance: u32) -> f32 {
+    return x + subgroupShuffleXor(x, distance);
+}
+
+"
+        } else {
+            ""
+        };
+        format!(
+            "\
+{}{pairs}// Every row of the tile times the row of K at `at`, in the lane that has the row's softmax.
+fn tile_dot_k(tile: QTile, lane: u32, at: u32) -> Rows {{
+    let x = load_k(at, lane);
+    return {sums};
+}}
+
+",
+            self.load_function("k", self.qk_dim)
+        )
+    }
+
+    fn v_functions(&self) -> String {
+        let chunks = self.chunks(self.v_dim);
+        let selected = lines(chunks, |c| {
+            format!("        select(vec4<f32>(), x.c{c}, keep),")
+        });
+        let odd = (0..chunks).map(|c| {
+            format!(
+                "any((bitcast<vec4<u32>>(x.c{c}) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT))"
+            )
+        });
+        let odd = odd.collect::<Vec<_>>().join(" || ");
+        let adds = lines(self.rows(), |r| {
+            let terms = (0..chunks)
+                .map(|c| format!("    (*out).r{r}c{c} += p{r} * x.c{c} + next{r} * x_next.c{c};"));
+            format!(
+                "    let p{r} = {};\n    let next{r} = {};\n{}",
+                self.of_row("p", r),
+                self.of_row("p_next", r),
+                terms.collect::<Vec<_>>().join("\n")
+            )
+        });
+        format!(
+            "\
+{}// The slice, or zeros.
+fn v_where(x: VSlice, keep: bool) -> VSlice {{
+    return VSlice(
+{selected}    );
+}}
+
+const EXPONENT: u32 = 0x7f800000u;
+
+// Whether the row has an infinity or NaN, in any lane. By bits, since WGSL may assume that there are none.
+fn v_is_odd(x: VSlice) -> bool {{
+    return subgroupAny({odd});
+}}
+
+// out += p * (a row of V) + p_next * (the next row of V)
+fn tile_add_v(out: ptr<function, OTile>, p: Rows, x: VSlice, p_next: Rows, x_next: VSlice) {{
+{adds}}}
+
+",
+            self.load_function("v", self.v_dim)
+        )
+    }
+
+    fn o_functions(&self) -> String {
+        let chunks = self.chunks(self.v_dim);
+        let scales = lines(self.rows(), |r| {
+            let fields = (0..chunks).map(|c| format!("    (*out).r{r}c{c} *= factor{r};"));
+            format!(
+                "    let factor{r} = {};\n{}",
+                self.of_row("factor", r),
+                fields.collect::<Vec<_>>().join("\n")
+            )
+        });
+        let stores = lines(self.rows(), |r| {
+            let fields: Vec<_> = (0..chunks).map(|c| format!("tile.r{r}c{c}")).collect();
+            format!(
+                "    let at{r} = {};\n    let factor{r} = {};\n    if first <= {r}u && {r}u < end {{\n        store_o(at{r}, lane, factor{r}, {});\n    }}",
+                self.of_row("at", r),
+                self.of_row("factor", r),
+                fields.join(", ")
+            )
+        });
+        format!(
+            "\
+fn tile_zero() -> OTile {{
+    return OTile();
+}}
+
+fn tile_scale(out: ptr<function, OTile>, factor: Rows) {{
+{scales}}}
+
+{}// Rows `first` to `end - 1`.
+fn tile_store_o(at: RowIndex, lane: u32, first: u32, end: u32, tile: OTile, factor: Rows) {{
+{stores}}}
+",
+            self.store_function()
+        )
+    }
+
+    /// `store_o(at, lane, factor, c0, c1, ...)`: a lane's columns of the row at `at`.
+    fn store_function(&self) -> String {
+        let items = self.v_dim / 4;
+        let mut parameters = String::new();
+        let stores = lines(self.chunks(self.v_dim), |c| {
+            let x = self.result.vec4_of(&format!("(c{c} * factor)"));
+            let store = format!("o[at / 4u + lane + {}u] = {x};", c * self.width);
+            if (c + 1) * self.width <= items {
+                format!("    {store}")
+            } else {
+                let inside = items - c * self.width;
+                format!("    if lane < {inside}u {{\n        {store}\n    }}")
+            }
+        });
+        for c in 0..self.chunks(self.v_dim) {
+            let _ = write!(parameters, ", c{c}: vec4<f32>");
+        }
+        format!("fn store_o(at: u32, lane: u32, factor: f32{parameters}) {{\n{stores}}}\n\n")
+    }
+}

@@ -1,0 +1,194 @@
+// Fused attention, forward: O = prob_mod(softmax(score_mod(scale * Q K^T), mask_mod, sink)) V
+//
+// A workgroup is one subgroup, or the first lanes of a wider one, and owns ROWS query rows of one batch and KV
+// head: of one head, or of all its heads where they have few rows each. Lanes own columns: each holds its columns
+// of Q and O for all rows, and loads its columns of K and V once for all rows. The softmax of a row is one lane's.
+// Tiles of BLOCK_M queries and BLOCK_N keys are skipped where no key counts.
+//
+// Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). O is scaled only when
+// a score passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the
+// end, since subgroup operations need them.
+//
+// Layout: Q, O are [B, H, M, D]; K, V are [B, H / heads_per_kv, N, D]; the last axis contiguous, in elements.
+
+import package::params::{WORKGROUP_SIZE, BLOCK_M, BLOCK_N};
+import package::mods::{block_some, block_all, HAS_FILL, SETTLED_ABOVE};
+import package::micro::{ROWS, IS_MASKED, HAS_SINK, Rows, RowIndex, RowMask, QTile, OTile, q_item, k_item, v_item, o_item};
+import package::micro::{row_numbers, rows_score_mod, rows_mask_mod, rows_prob_mod, rows_sink};
+import package::micro::{tile_load_q, tile_dot_k, load_v, v_where, v_is_odd};
+import package::micro::{tile_zero, tile_scale, tile_add_v, tile_store_o};
+import package::lib::online_softmax::{SCORE_MIN, NEG_INF_BITS, HEADROOM};
+import package::lib::attention_shape::{Shape};
+import package::lib::indexing::{linear_workgroup, div_ceil, balanced};
+
+@group(0) @binding(0) var<uniform> shape: Shape;
+@group(0) @binding(1) var<storage, read> q: array<q_item>;
+@group(0) @binding(2) var<storage, read> k: array<k_item>;
+@group(0) @binding(3) var<storage, read> v: array<v_item>;
+@group(0) @binding(4) var<storage, read_write> o: array<o_item>;
+
+// Where the rows of a lane stand.
+struct Place {
+    b: u32,
+    h: RowIndex,
+    q_idx: RowIndex,
+    k_first: u32,
+}
+
+// The scores of one key, and for which rows it is one.
+struct Key {
+    score: Rows,
+    live: RowMask,
+}
+
+fn key_at(kv_idx: u32, attends: RowMask, tile: QTile, lane: u32, at: Place) -> Key {
+    let qk = tile_dot_k(tile, lane, at.k_first + kv_idx * shape.k_row_stride);
+    let score = rows_score_mod(qk, at.b, at.h, at.q_idx, kv_idx);
+    let live = attends & (bitcast<RowIndex>(score) != RowIndex(NEG_INF_BITS));
+    return Key(select(Rows(SCORE_MIN), score, live), live);
+}
+
+// Whether the tile has keys that count for one of the heads.
+fn heads_some(b: u32, h: u32, heads: u32, q_first: u32, q_last: u32, kv_first: u32, kv_last: u32) -> bool {
+    var some = false;
+    for (var i = 0u; i < heads; i++) {
+        some = some || block_some(b, h + i, q_first, q_last, kv_first, kv_last);
+    }
+    return some;
+}
+
+// Whether its keys all count for each of the heads.
+fn heads_all(b: u32, h: u32, heads: u32, q_first: u32, q_last: u32, kv_first: u32, kv_last: u32) -> bool {
+    var all_heads = true;
+    for (var i = 0u; i < heads; i++) {
+        all_heads = all_heads && block_all(b, h + i, q_first, q_last, kv_first, kv_last);
+    }
+    return all_heads;
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn flash_attention_fwd_subgroup(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    // Few rows of each head: the heads of a KV head lie behind each other.
+    let heads = select(1u, shape.heads_per_kv, shape.q_len < ROWS);
+    let row_count = heads * shape.q_len;
+    let blocks = div_ceil(row_count, ROWS);
+    let head_groups = shape.heads / heads;
+    let index = linear_workgroup(group, groups);
+    let b = index / (blocks * head_groups);
+    if b >= shape.batch {
+        return;
+    }
+    let first_head = (index / blocks) % head_groups * heads;
+    let first_row = balanced(index % blocks, blocks) * ROWS;
+
+    // Rows past the end stand in for the last row, and are not stored.
+    let rows = min(ROWS, row_count - first_row);
+    let number = row_numbers(lane);
+    let row = min(first_row + number, RowIndex(row_count - 1u));
+    let h = first_head + row / shape.q_len;
+    let q_idx = row % shape.q_len;
+    let kv_head = first_head / shape.heads_per_kv;
+    let at = Place(b, h, q_idx, shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride);
+    let v_first = shape.v_offset + b * shape.v_batch_stride + kv_head * shape.v_head_stride;
+    let q_row = shape.q_offset + b * shape.q_batch_stride + h * shape.q_head_stride + q_idx * shape.q_row_stride;
+    let o_row = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
+    let q_first = select(first_row / BLOCK_M * BLOCK_M, 0u, heads > 1u);
+    let q_last = min(q_first + BLOCK_M, shape.q_len) - 1u;
+
+    let tile = tile_load_q(q_row, lane, shape.scale);
+    var out: OTile;
+    var span = ROWS; // the rows that one walk over the keys is for
+    var skips = true;
+    for (var first = 0u; first < rows;) {
+        let counts = (number >= RowIndex(first)) & (number < RowIndex(first + span));
+        var m = Rows(SCORE_MIN); // no score passes it by more than HEADROOM
+        var l = Rows(0.0); // running sum of exp(score - m)
+        var has_odd = false;
+        out = tile_zero();
+        for (var kv_first = 0u; kv_first < shape.kv_len && !has_odd; kv_first += BLOCK_N) {
+            let kv_last = min(kv_first + BLOCK_N, shape.kv_len) - 1u;
+            if skips && !heads_some(b, first_head, heads, q_first, q_last, kv_first, kv_last) {
+                continue;
+            }
+            let full = heads_all(b, first_head, heads, q_first, q_last, kv_first, kv_last);
+            var kv_idx = kv_first;
+            while kv_idx <= kv_last && !has_odd {
+                var top = m;
+                // Two keys, so that O is read and written once for both, until a score passes m by too much.
+                for (; kv_idx <= kv_last; kv_idx += 2u) {
+                    let kv_next = min(kv_idx + 1u, kv_last);
+                    var attends = RowMask(true);
+                    var attends_next = RowMask(kv_next > kv_idx);
+                    if !full {
+                        attends = rows_mask_mod(b, h, q_idx, kv_idx);
+                        attends_next &= rows_mask_mod(b, h, q_idx, kv_next);
+                        if !subgroupAny(any(attends | attends_next)) {
+                            continue;
+                        }
+                    }
+                    let key = key_at(kv_idx, attends, tile, lane, at);
+                    let next = key_at(kv_next, attends_next, tile, lane, at);
+                    top = max(m, max(key.score, next.score));
+                    m = select(m, top, l == Rows(0.0));
+                    if subgroupAny(any(top > m + HEADROOM)) {
+                        break;
+                    }
+                    var x = load_v(v_first + kv_idx * shape.v_row_stride, lane);
+                    var x_next = load_v(v_first + kv_next * shape.v_row_stride, lane);
+                    // A row for which a key is masked takes nothing of it, not even 0 * NaN.
+                    if IS_MASKED {
+                        let some = subgroupAny(any(key.live & counts));
+                        let some_next = subgroupAny(any(next.live & counts));
+                        let odd = some && subgroupAny(any(!key.live & counts)) && v_is_odd(x);
+                        let odd_next = some_next && subgroupAny(any(!next.live & counts)) && v_is_odd(x_next);
+                        has_odd = odd || odd_next;
+                        if has_odd { break; }
+                        x = v_where(x, some);
+                        x_next = v_where(x_next, some_next);
+                    } else {
+                        x_next = v_where(x_next, kv_next > kv_idx);
+                    }
+                    let p = select(Rows(0.0), exp(key.score - m), key.live);
+                    let p_next = select(Rows(0.0), exp(next.score - m), next.live);
+                    l += p + p_next;
+                    tile_add_v(
+                        &out,
+                        rows_prob_mod(p, b, h, q_idx, kv_idx),
+                        x,
+                        rows_prob_mod(p_next, b, h, q_idx, kv_next),
+                        x_next,
+                    );
+                }
+                let shrink = exp(m - top);
+                l *= shrink;
+                m = top;
+                tile_scale(&out, shrink);
+            }
+        }
+        // An infinity or NaN of V that counts for some rows and not for others: those are walked one by one.
+        if has_odd {
+            span = 1u;
+            continue;
+        }
+        // Keys with a finite fill were skipped as if they added exactly 0, which they do to rows with a
+        // greater maximum. Any other row is walked again, as it is written.
+        if HAS_FILL && skips && subgroupAny(any(counts & (m <= Rows(SETTLED_ABOVE)))) {
+            skips = false;
+            continue;
+        }
+        let sink = rows_sink(m, b, h, q_idx); // -inf is none
+        let has_sink = RowMask(HAS_SINK) & (bitcast<RowIndex>(sink) != RowIndex(NEG_INF_BITS));
+        let last_m = select(m, max(m, sink), has_sink);
+        let shrink = exp(m - last_m);
+        l = l * shrink + select(Rows(0.0), exp(sink - last_m), has_sink);
+
+        // A row without a live key has l = 0 and attends to nothing: its output is zero.
+        let factor = select(shrink / l, Rows(0.0), l == Rows(0.0));
+        tile_store_o(o_row, lane, first, min(first + span, rows), out, factor);
+        first += span;
+    }
+}
