@@ -3,6 +3,7 @@
 use super::{Contestant, Ready, Side, kernels_text, timed};
 use crate::shape::Work;
 use crate::task::Task;
+use attnc::codegen::choice::{Choices, KernelShape};
 use attnc::gpu::{Executable, Gpu, Io};
 use attnc::opt::Options;
 use attnc::plan::{BufferKind, DeviceProfile, DimValues, Plan};
@@ -15,6 +16,8 @@ pub struct Variant {
     pub name: String,
     /// The profile it is compiled for.
     pub profile: DeviceProfile,
+    /// Which kernels are preferred.
+    pub choices: Choices,
     /// The passes.
     pub passes: Options,
 }
@@ -23,15 +26,17 @@ pub struct Variant {
 /// attention fusion.
 #[must_use]
 pub fn variants(profile: &DeviceProfile) -> Vec<Variant> {
-    let fused = |(name, profile): (String, DeviceProfile)| Variant {
+    let fused = |(name, choices): (String, Choices)| Variant {
         name,
-        profile,
+        profile: profile.clone(),
+        choices,
         passes: Options::default(),
     };
-    let mut all: Vec<Variant> = kernel_shapes(profile).into_iter().map(fused).collect();
+    let mut all: Vec<Variant> = kernel_shapes().into_iter().map(fused).collect();
     all.push(Variant {
         name: "no-fuse".to_owned(),
         profile: profile.clone(),
+        choices: Choices::default(),
         passes: Options {
             fuse_attention: false,
             ..Options::default()
@@ -40,10 +45,12 @@ pub fn variants(profile: &DeviceProfile) -> Vec<Variant> {
     all
 }
 
-/// The kernel shapes that a profile can select, each as a profile that selects it; the first is the
-/// profile itself, which leaves the choice to the compiler.
-fn kernel_shapes(profile: &DeviceProfile) -> Vec<(String, DeviceProfile)> {
-    vec![(String::new(), profile.clone())]
+/// What the compiler chooses, and each kernel shape in turn.
+fn kernel_shapes() -> Vec<(String, Choices)> {
+    let forced = |shape: KernelShape| (shape.name().to_owned(), Choices::forced(shape));
+    let mut all = vec![(String::new(), Choices::default())];
+    all.extend(KernelShape::ALL.map(forced));
+    all
 }
 
 /// attnc through wgpu.
@@ -68,7 +75,11 @@ impl AttncGpu {
 
     fn compile(&self, task: &Task) -> Result<Executable, attnc::Error> {
         let optimised = attnc::optimise(&task.model.graph, &self.variant.passes)?;
-        let compiled = attnc::lower(&optimised.graph, &self.variant.profile)?;
+        let compiled = attnc::lower_with(
+            &optimised.graph,
+            &self.variant.profile,
+            &self.variant.choices,
+        )?;
         let Gpu { device, queue, .. } = &self.gpu;
         Ok(Executable::new(
             device,

@@ -13,9 +13,9 @@
 
 import package::params::{WORKGROUP_SIZE, BLOCK_M, BLOCK_N};
 import package::mods::{block_some, block_all, HAS_FILL, SETTLED_ABOVE};
-import package::micro::{ROWS, IS_MASKED, HAS_SINK, Rows, RowIndex, RowMask, QTile, OTile, q_item, k_item, v_item, o_item};
+import package::micro::{ROWS, PACKS_HEADS, IS_MASKED, HAS_SINK, Rows, RowIndex, RowMask, QTile, OTile, q_item, k_item, v_item, o_item};
 import package::micro::{row_numbers, rows_score_mod, rows_mask_mod, rows_prob_mod, rows_sink};
-import package::micro::{tile_load_q, tile_dot_k, load_v, v_where, v_is_odd};
+import package::micro::{tile_load_q, tile_dot_k, load_v, v_where, v_is_odd, lanes_or};
 import package::micro::{tile_zero, tile_scale, tile_add_v, tile_store_o};
 import package::lib::online_softmax::{SCORE_MIN, NEG_INF_BITS, HEADROOM};
 import package::lib::attention_shape::{Shape};
@@ -48,22 +48,14 @@ fn key_at(kv_idx: u32, attends: RowMask, tile: QTile, lane: u32, at: Place) -> K
     return Key(select(Rows(SCORE_MIN), score, live), live);
 }
 
-// Whether the tile has keys that count for one of the heads.
-fn heads_some(b: u32, h: u32, heads: u32, q_first: u32, q_last: u32, kv_first: u32, kv_last: u32) -> bool {
-    var some = false;
-    for (var i = 0u; i < heads; i++) {
-        some = some || block_some(b, h + i, q_first, q_last, kv_first, kv_last);
-    }
-    return some;
-}
+// What is true of some row that this walk is for, of any lane.
+const OUTGROWS: u32 = 1u; // a score passes m by more than HEADROOM
+const LIVE: u32 = 2u; // the key counts
+const DEAD: u32 = 4u; // the key does not count
+const NEXT: u32 = 4u; // LIVE and DEAD of the next key are as many times as large
 
-// Whether its keys all count for each of the heads.
-fn heads_all(b: u32, h: u32, heads: u32, q_first: u32, q_last: u32, kv_first: u32, kv_last: u32) -> bool {
-    var all_heads = true;
-    for (var i = 0u; i < heads; i++) {
-        all_heads = all_heads && block_all(b, h + i, q_first, q_last, kv_first, kv_last);
-    }
-    return all_heads;
+fn facts_of(live: RowMask, counts: RowMask) -> u32 {
+    return select(0u, LIVE, any(live & counts)) | select(0u, DEAD, any(!live & counts));
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -73,7 +65,7 @@ fn flash_attention_fwd_subgroup(
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
     // Few rows of each head: the heads of a KV head lie behind each other.
-    let heads = select(1u, shape.heads_per_kv, shape.q_len < ROWS);
+    let heads = select(1u, shape.heads_per_kv, PACKS_HEADS && shape.q_len < ROWS);
     let row_count = heads * shape.q_len;
     let blocks = div_ceil(row_count, ROWS);
     let head_groups = shape.heads / heads;
@@ -109,14 +101,14 @@ fn flash_attention_fwd_subgroup(
         var l = Rows(0.0); // running sum of exp(score - m)
         var has_odd = false;
         out = tile_zero();
-        for (var kv_first = 0u; kv_first < shape.kv_len && !has_odd; kv_first += BLOCK_N) {
+        for (var kv_first = 0u; kv_first < shape.kv_len; kv_first += BLOCK_N) {
             let kv_last = min(kv_first + BLOCK_N, shape.kv_len) - 1u;
-            if skips && !heads_some(b, first_head, heads, q_first, q_last, kv_first, kv_last) {
+            if skips && !block_some(b, first_head, q_first, q_last, kv_first, kv_last) {
                 continue;
             }
-            let full = heads_all(b, first_head, heads, q_first, q_last, kv_first, kv_last);
+            let full = block_all(b, first_head, q_first, q_last, kv_first, kv_last);
             var kv_idx = kv_first;
-            while kv_idx <= kv_last && !has_odd {
+            while kv_idx <= kv_last {
                 var top = m;
                 // Two keys, so that O is read and written once for both, until a score passes m by too much.
                 for (; kv_idx <= kv_last; kv_idx += 2u) {
@@ -126,7 +118,7 @@ fn flash_attention_fwd_subgroup(
                     if !full {
                         attends = rows_mask_mod(b, h, q_idx, kv_idx);
                         attends_next &= rows_mask_mod(b, h, q_idx, kv_next);
-                        if !subgroupAny(any(attends | attends_next)) {
+                        if lanes_or(select(0u, LIVE, any(attends | attends_next))) == 0u {
                             continue;
                         }
                     }
@@ -134,23 +126,23 @@ fn flash_attention_fwd_subgroup(
                     let next = key_at(kv_next, attends_next, tile, lane, at);
                     top = max(m, max(key.score, next.score));
                     m = select(m, top, l == Rows(0.0));
-                    if subgroupAny(any(top > m + HEADROOM)) {
+                    let facts = lanes_or(
+                        select(0u, OUTGROWS, any(top > m + HEADROOM))
+                            | facts_of(key.live, counts)
+                            | NEXT * facts_of(next.live, counts),
+                    );
+                    if (facts & OUTGROWS) != 0u {
                         break;
                     }
-                    var x = load_v(v_first + kv_idx * shape.v_row_stride, lane);
-                    var x_next = load_v(v_first + kv_next * shape.v_row_stride, lane);
                     // A row for which a key is masked takes nothing of it, not even 0 * NaN.
+                    let x = v_where(load_v(v_first + kv_idx * shape.v_row_stride, lane), (facts & LIVE) != 0u);
+                    let x_next = v_where(
+                        load_v(v_first + kv_next * shape.v_row_stride, lane),
+                        (facts & (NEXT * LIVE)) != 0u,
+                    );
                     if IS_MASKED {
-                        let some = subgroupAny(any(key.live & counts));
-                        let some_next = subgroupAny(any(next.live & counts));
-                        let odd = some && subgroupAny(any(!key.live & counts)) && v_is_odd(x);
-                        let odd_next = some_next && subgroupAny(any(!next.live & counts)) && v_is_odd(x_next);
-                        has_odd = odd || odd_next;
-                        if has_odd { break; }
-                        x = v_where(x, some);
-                        x_next = v_where(x_next, some_next);
-                    } else {
-                        x_next = v_where(x_next, kv_next > kv_idx);
+                        has_odd |= (facts & DEAD) != 0u && v_is_odd(x);
+                        has_odd |= (facts & (NEXT * DEAD)) != 0u && v_is_odd(x_next);
                     }
                     let p = select(Rows(0.0), exp(key.score - m), key.live);
                     let p_next = select(Rows(0.0), exp(next.score - m), next.live);
@@ -170,7 +162,7 @@ fn flash_attention_fwd_subgroup(
             }
         }
         // An infinity or NaN of V that counts for some rows and not for others: those are walked one by one.
-        if has_odd {
+        if subgroupAny(has_odd) {
             span = 1u;
             continue;
         }

@@ -1,6 +1,7 @@
 //! Options that several subcommands share.
 
 use crate::progress;
+use attnc::codegen::choice::{Choices, KernelShape};
 use attnc::plan::{DeviceProfile, DimValues};
 use attnc::sources::{self, Source};
 use attnc::{Error, Model, Port, Rules, SessionOptions, Tensors, opt, random};
@@ -30,6 +31,27 @@ impl std::str::FromStr for NamedDim {
     }
 }
 
+/// Which kernels to prefer.
+#[derive(clap::Args)]
+pub(crate) struct Kernels {
+    /// The kernel shape to use wherever there is one, instead of what the cost model picks
+    #[arg(long = "kernels", value_name = "SHAPE", value_parser = kernel_shape)]
+    shape: Option<KernelShape>,
+}
+
+impl Kernels {
+    /// What they say to the compiler.
+    pub(crate) fn choices(&self) -> Choices {
+        self.shape.map(Choices::forced).unwrap_or_default()
+    }
+}
+
+fn kernel_shape(name: &str) -> Result<KernelShape, String> {
+    let known = KernelShape::ALL.map(KernelShape::name).join(", ");
+    KernelShape::named(name)
+        .ok_or_else(|| format!("no kernel shape is called so; there are {known}"))
+}
+
 /// Where to run, and with which passes.
 #[derive(clap::Args)]
 pub(crate) struct Target {
@@ -42,6 +64,8 @@ pub(crate) struct Target {
     /// Compile without attention fusion, for comparison
     #[arg(long)]
     no_fuse: bool,
+    #[command(flatten)]
+    kernels: Kernels,
     /// Fail where an attention does not fuse, or where the CPU has to stand in for a GPU
     #[arg(long)]
     require_fused: bool,
@@ -60,6 +84,7 @@ impl Target {
         let given = [
             ("--no-fuse", self.no_fuse),
             ("--stop-after", self.stop_after.is_some()),
+            ("--kernels", self.kernels.shape.is_some()),
         ];
         let given: Vec<_> = given.iter().filter(|o| o.1).map(|o| o.0).collect();
         if given.is_empty() {
@@ -80,6 +105,7 @@ impl Target {
                 fuse_attention: !self.no_fuse,
                 stop_after: self.stop_after,
             },
+            choices: self.kernels.choices(),
             require_fused: self.require_fused,
             cache: if self.no_cache { None } else { cache_folder() },
         }
@@ -188,11 +214,22 @@ pub(crate) fn dim_values(dims: &[NamedDim]) -> Result<DimValues, Error> {
     }
 }
 
-/// A built-in profile by name.
+/// A built-in profile by name, or one that `attnc devices --json` printed, from its file.
 pub(crate) fn profile(name: &str) -> Result<DeviceProfile, Error> {
+    let path = Path::new(name);
+    if path.extension().is_some_and(|e| e == "json") {
+        let text = std::fs::read_to_string(path).map_err(|error| Error::Io {
+            path: path.to_owned(),
+            error,
+        })?;
+        return serde_json::from_str(&text)
+            .map_err(|error| Error::Usage(format!("{name} is no device profile: {error}")));
+    }
     DeviceProfile::by_name(name).ok_or_else(|| {
         let known = DeviceProfile::NAMES.join(", ");
-        Error::Usage(format!("no profile is named `{name}`; there are {known}"))
+        Error::Usage(format!(
+            "no profile is named `{name}`; there are {known}, and files that end in .json"
+        ))
     })
 }
 

@@ -11,6 +11,7 @@
 //! # Ok::<(), attnc::Error>(())
 //! ```
 
+use crate::codegen::choice::{Choices, Decision};
 use crate::ir::{Graph, TensorData};
 use crate::opt::{self, Optimised};
 use crate::plan::{self, DeviceProfile, Plan, WeightSource};
@@ -24,6 +25,8 @@ pub struct Compiled {
     pub plan: Plan,
     /// The weights, by the names the plan knows them by.
     pub weights: Weights,
+    /// Which kernel each problem got, where there was a choice.
+    pub decisions: Vec<Decision>,
 }
 
 /// Weights by name, sharing the bytes of the model.
@@ -58,13 +61,27 @@ pub fn optimise(graph: &Graph, options: &opt::Options) -> Result<Optimised, Erro
 /// # Errors
 /// Everything in it that has no kernel that fits the profile.
 pub fn lower(graph: &Graph, profile: &DeviceProfile) -> Result<Compiled, Error> {
-    let lowered = codegen::lower(graph, profile).map_err(|diagnostics| Error::Lower {
+    lower_with(graph, profile, &Choices::default())
+}
+
+/// As [`lower`], where `choices` may overrule the cost model.
+///
+/// # Errors
+/// Everything in it that has no kernel that fits the profile.
+pub fn lower_with(
+    graph: &Graph,
+    profile: &DeviceProfile,
+    choices: &Choices,
+) -> Result<Compiled, Error> {
+    let lowered = codegen::lower_with(graph, profile, choices);
+    let lowered = lowered.map_err(|diagnostics| Error::Lower {
         profile: profile.name.clone(),
         diagnostics,
     })?;
     Ok(Compiled {
         plan: lowered.plan,
         weights: Weights(lowered.weights),
+        decisions: lowered.decisions,
     })
 }
 

@@ -61,7 +61,7 @@ mod port;
 mod rules;
 mod session;
 
-pub use compile::{Compiled, compile, lower, optimise};
+pub use compile::{Compiled, compile, lower, lower_with, optimise};
 pub use dtype::HostDType;
 pub use error::Error;
 pub use host_tensor::{Element, HostTensor, TensorError, TensorType, Tensors, Value};

@@ -11,6 +11,7 @@
 //! ```
 
 use crate::backend::{Backends, Executable, Opened, Stats, StepTime, Wish};
+use crate::codegen::choice::Choices;
 use crate::inputs::{self, BoundInputs};
 use crate::onnx::DerivedInput;
 use crate::opt::{self, AttentionReport, Optimised};
@@ -30,6 +31,8 @@ pub struct SessionOptions {
     pub adapter: Option<String>,
     /// What the passes do.
     pub passes: opt::Options,
+    /// Which kernels to prefer, where the cost model is not to decide alone.
+    pub choices: Choices,
     /// Whether an attention that does not fuse, or falling back to the CPU, is an error.
     pub require_fused: bool,
     /// A folder for what compiling leaves behind, so that the next process starts sooner; it should be one that
@@ -43,6 +46,7 @@ impl Default for SessionOptions {
             backend: "auto".to_owned(),
             adapter: None,
             passes: opt::Options::default(),
+            choices: Choices::default(),
             require_fused: false,
             cache: None,
         }
@@ -114,7 +118,7 @@ impl Session {
             derived: model.derived.clone(),
             outputs: model.outputs.clone(),
             rules: model.rules.clone(),
-            executable: opened.backend.compile(&optimised.graph)?,
+            executable: opened.backend.compile(&optimised.graph, &options.choices)?,
             attention: Some(optimised.attention.clone()),
             opened,
         })

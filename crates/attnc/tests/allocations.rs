@@ -131,7 +131,7 @@ fn borrowed(data: &TensorData) -> HostTensorRef<'_> {
 /// Allocations of the same run without a session.
 fn below(model: &Model, given: &Tensors) -> Result<u64, Failed> {
     let gpu = Gpu::open(&AdapterChoice::any())?;
-    let Compiled { plan, weights } = attnc::compile(&model.graph, &gpu.profile)?;
+    let Compiled { plan, weights, .. } = attnc::compile(&model.graph, &gpu.profile)?;
     let mut runner = Runner::new(&gpu.device, &gpu.queue, &plan, &weights)?;
     let bound = inputs::bind(&model.inputs, &model.rules, given, &DimValues::default())?;
     let named = plan.inputs.iter().zip(&bound.tensors);

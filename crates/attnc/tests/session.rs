@@ -1,6 +1,7 @@
 //! Sessions through the public door: backends, bundles, weights beside a text, what is always said.
 
 use attnc::backend::{Backend, Backends, CpuBackend, Executable, Opened, Stats, Wish};
+use attnc::codegen::choice::Choices;
 use attnc::inputs::BoundInputs;
 use attnc::ir::{Graph, TensorData};
 use attnc::plan::DeviceProfile;
@@ -137,8 +138,11 @@ impl Backend for Counting {
     fn profile(&self) -> DeviceProfile {
         DeviceProfile::webgpu()
     }
-    fn compile(&self, graph: &Graph) -> Result<Box<dyn Executable>, Error> {
-        Ok(Box::new(CountingExecutable(CpuBackend.compile(graph)?, 0)))
+    fn compile(&self, graph: &Graph, choices: &Choices) -> Result<Box<dyn Executable>, Error> {
+        Ok(Box::new(CountingExecutable(
+            CpuBackend.compile(graph, choices)?,
+            0,
+        )))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `attnc compile`: a bundle to ship.
 
-use crate::args::{self, ModelPath};
+use crate::args::{self, Kernels, ModelPath};
 use crate::{Outcome, progress, summary};
 use attnc::explain::{Attention, plural};
 use attnc::plan::bundle;
@@ -14,9 +14,11 @@ pub(crate) struct Options {
     /// The folder to write; with several profiles, each gets a folder of its name in it
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// The device profile to compile for: webgpu, mobile, desktop, matrix; repeat for more
+    /// The device profile to compile for: webgpu, mobile, desktop, matrix, or a .json file; repeat for more
     #[arg(long = "profile", value_name = "NAME", default_value = "webgpu")]
     profiles: Vec<String>,
+    #[command(flatten)]
+    kernels: Kernels,
     /// The shader languages to write
     #[arg(long, value_enum, value_delimiter = ',', default_value = "wgsl")]
     emit: Vec<Language>,
@@ -49,12 +51,13 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     if options.require_fused {
         require_fused(&optimised.attention)?;
     }
+    let choices = options.kernels.choices();
     for profile in &profiles {
         let dir = match profiles.len() {
             1 => options.output.clone(),
             _ => options.output.join(&profile.name),
         };
-        let compiled = attnc::lower(&optimised.graph, profile)?.named_after(&model);
+        let compiled = attnc::lower_with(&optimised.graph, profile, &choices)?.named_after(&model);
         compiled.check_weights()?;
         progress::during("writing", || {
             bundle::write(&dir, &compiled.plan, &compiled.weights)

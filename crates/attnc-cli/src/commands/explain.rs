@@ -1,6 +1,6 @@
 //! `attnc explain`: what became of a model.
 
-use crate::args::{self, ModelPath, NamedDim};
+use crate::args::{self, Kernels, ModelPath, NamedDim};
 use crate::{Outcome, progress, summary};
 use attnc::plan::DimValues;
 use attnc::{Error, explain, opt, require_fused};
@@ -16,9 +16,11 @@ pub(crate) struct Options {
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// The device profile to compile for: webgpu, mobile, desktop, matrix
+    /// The device profile to compile for: webgpu, mobile, desktop, matrix, or a .json file
     #[arg(long, default_value = "webgpu")]
     profile: String,
+    #[command(flatten)]
+    kernels: Kernels,
     /// Stop the passes after N rewrites
     #[arg(long, value_name = "N")]
     stop_after: Option<usize>,
@@ -64,8 +66,9 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
         stop_after: options.stop_after,
     };
     let profile = args::profile(&options.profile)?;
-    let mut explained =
-        progress::during("compiling", || explain::explain(&model, &passes, &profile))?;
+    let mut explained = progress::during("compiling", || {
+        explain::explain_with(&model, &passes, &profile, &options.kernels.choices())
+    })?;
     if !options.dims.is_empty() {
         explained = at(explained, args::dim_values(&options.dims)?)?;
     }

@@ -104,6 +104,8 @@ impl Lowerer<'_> {
         let result = self.buffer(value)?;
         let types = label::types(operands, self.plan.buffer(result).dtype);
         let Problem { sizes, .. } = &problem;
+        let tiles = attention_tiles(self.graph, value, &self.plan.profile);
+        let table = self.table_of(value, &tiles)?;
         let needs = AttentionNeeds {
             rows: AttentionTile {
                 operands: Stored::of(operands, &self.plan.profile.features),
@@ -111,10 +113,11 @@ impl Lowerer<'_> {
                 ..problem.tile.clone()
             },
             q_len: constant(&sizes.q_len),
-            heads_per_kv: constant(&sizes.heads_per_kv).unwrap_or(1),
+            heads_per_kv: match tiles.differs_along(1) {
+                true => 1,
+                false => constant(&sizes.heads_per_kv).unwrap_or(1),
+            },
         };
-        let tiles = attention_tiles(self.graph, value, &self.plan.profile);
-        let table = self.table_of(value, &tiles)?;
         let text = problem.text(&types, attention);
         let candidates = AttentionKernel::candidates(&needs, &self.plan.profile);
         let (kernel, chosen) = self.choose(text, candidates);

@@ -14,7 +14,7 @@ pub(super) struct AttentionNeeds {
     pub(super) rows: AttentionTile,
     /// Rows of one head, if known.
     pub(super) q_len: Option<u32>,
-    /// Heads that share K and V.
+    /// Heads that share K and V, and may share tiles.
     pub(super) heads_per_kv: u32,
 }
 
@@ -163,6 +163,7 @@ fn subgroup(
         width,
         group,
         groups,
+        packs_heads: needs.heads_per_kv > 1,
         qk_dim: all.qk_dim,
         v_dim: all.v_dim,
         operands: all.operands,

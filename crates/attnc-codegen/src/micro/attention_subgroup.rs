@@ -16,6 +16,8 @@ pub struct SubgroupAttentionTile {
     pub group: u32,
     /// Such groups, 1 to 4.
     pub groups: u32,
+    /// Whether a workgroup may have rows of all heads of a KV head, where each has few.
+    pub packs_heads: bool,
     /// Columns of Q and K, a multiple of 4.
     pub qk_dim: u32,
     /// Columns of V and O, a multiple of 4.
@@ -96,8 +98,8 @@ impl SubgroupAttentionTile {
     fn header(&self) -> String {
         let functions = self.functions();
         let sums = match self.group {
-            1 => String::new(),
-            n => format!("import package::lib::subgroup_sums::{{sums_of_{n}}};\n"),
+            1 => "",
+            _ => "import package::lib::subgroup_sums::{fold};\n",
         };
         format!(
             "\
@@ -109,6 +111,7 @@ import package::mods::{{{}}};
 import package::kernels::{}::{{shape, q, k, v, o}};
 {sums}{}
 const ROWS: u32 = {}u;
+const PACKS_HEADS: bool = {};
 const IS_MASKED: bool = {};
 const HAS_SINK: bool = {};
 
@@ -125,6 +128,7 @@ const HAS_SINK: bool = {};
                 (Access::Vec4, self.result)
             ),
             self.rows(),
+            self.packs_heads,
             self.masked,
             self.sink,
         )
@@ -191,8 +195,24 @@ alias o_item = {};
             let start = g * self.group;
             format!("{start}u + (lane & {last}u)")
         });
+        let mut or = "x".to_owned();
+        let mut steps = String::new();
+        let mut distance = 1;
+        while distance < self.width {
+            let _ = writeln!(
+                steps,
+                "    let by{distance} = {or} | subgroupShuffleXor({or}, {distance}u);"
+            );
+            or = format!("by{distance}");
+            distance *= 2;
+        }
         format!(
             "\
+// The bits of all lanes.
+fn lanes_or(x: u32) -> u32 {{
+{steps}    return {or};
+}}
+
 // The numbers of the rows whose softmax the lane has.
 fn row_numbers(lane: u32) -> RowIndex {{
     return {numbers};
@@ -247,6 +267,19 @@ fn tile_load_q(at: RowIndex, lane: u32, scale: f32) -> QTile {{
         )
     }
 
+    /// The sum over lanes of each of these rows' `dot`, two by two, so that few are held at a time.
+    fn folded(&self, first: u32, end: u32, dot: &dyn Fn(u32) -> String) -> String {
+        if end - first == 1 {
+            return dot(first);
+        }
+        let half = (end - first) / 2;
+        let (low, high) = (
+            self.folded(first, first + half, dot),
+            self.folded(first + half, end, dot),
+        );
+        format!("fold({low}, {high}, lane, {half}u)")
+    }
+
     fn k_functions(&self) -> String {
         let chunks = self.chunks(self.qk_dim);
         let dot = |r: u32| {
@@ -254,16 +287,8 @@ fn tile_load_q(at: RowIndex, lane: u32, scale: f32) -> QTile {{
             terms.collect::<Vec<_>>().join(" + ")
         };
         let group = |g: u32| {
-            let dots = (0..self.group).map(|r| dot(g * self.group + r));
-            let dots: Vec<_> = dots.collect();
-            let mut sum = match dots.as_slice() {
-                [only] => only.clone(),
-                many => format!(
-                    "sums_of_{}(\n            {},\n            lane,\n        )",
-                    self.group,
-                    many.join(",\n            ")
-                ),
-            };
+            let first = g * self.group;
+            let mut sum = self.folded(first, first + self.group, &dot);
             // Every lane with the number of a row has a part of its sum.
             let mut distance = self.group;
             while distance < self.width {
@@ -327,9 +352,9 @@ fn v_where(x: VSlice, keep: bool) -> VSlice {{
 
 const EXPONENT: u32 = 0x7f800000u;
 
-// Whether the row has an infinity or NaN, in any lane. By bits, since WGSL may assume that there are none.
+// Whether the lane's part of the row has an infinity or NaN. By bits, since WGSL may assume that there are none.
 fn v_is_odd(x: VSlice) -> bool {{
-    return subgroupAny({odd});
+    return {odd};
 }}
 
 // out += p * (a row of V) + p_next * (the next row of V)

@@ -1,6 +1,7 @@
 //! The CPU executor, for machines without a GPU.
 
 use super::{Backend, Executable, Output, Stats, StepTime};
+use crate::codegen::choice::Choices;
 use crate::cpu::{self, Dims, Executor, Tensor, TensorBuf};
 use crate::inputs::BoundInputs;
 use crate::ir::{DType, Graph, TensorData, to_odd};
@@ -25,7 +26,7 @@ impl Backend for CpuBackend {
         DeviceProfile::webgpu()
     }
 
-    fn compile(&self, graph: &Graph) -> Result<Box<dyn Executable>, Error> {
+    fn compile(&self, graph: &Graph, _: &Choices) -> Result<Box<dyn Executable>, Error> {
         Ok(Box::new(CpuExecutable {
             executor: Executor::new(graph.clone())?,
             lengths: Default::default(),

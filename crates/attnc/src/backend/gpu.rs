@@ -2,6 +2,7 @@
 
 use super::{Backend, Executable, Output, Stats, StepTime};
 use crate::Error;
+use crate::codegen::choice::Choices;
 use crate::gpu::{
     self, AdapterChoice, Checks, ExecutableOptions, Gpu, HostTensorRef, PipelineCache, Runner,
 };
@@ -91,9 +92,9 @@ impl Backend for GpuBackend {
         self.notes.borrow().clone()
     }
 
-    fn compile(&self, graph: &Graph) -> Result<Box<dyn Executable>, Error> {
-        let (plan, weights) = super::compile_for(graph, &self.gpu.profile)?;
-        self.executable(&plan, &weights, Checks::Off)
+    fn compile(&self, graph: &Graph, choices: &Choices) -> Result<Box<dyn Executable>, Error> {
+        let compiled = crate::compile::lower_with(graph, &self.gpu.profile, choices)?;
+        self.executable(&compiled.plan, &compiled.weights, Checks::Off)
     }
 
     /// A plan that comes from a file is anybody's word, so its shaders keep their run-time checks.

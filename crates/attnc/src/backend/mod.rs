@@ -19,9 +19,10 @@ pub use cpu::CpuBackend;
 pub(crate) use cpu::{dims as cpu_dims, named as cpu_named};
 pub use gpu::GpuBackend;
 
+use crate::codegen::choice::Choices;
 use crate::ir::{DType, Graph, TensorData};
 use crate::plan::{DeviceProfile, Plan};
-use crate::{Error, compile::Weights, inputs::BoundInputs};
+use crate::{Error, inputs::BoundInputs};
 use indexmap::IndexMap;
 use std::path::Path;
 
@@ -41,11 +42,12 @@ pub trait Backend {
         Vec::new()
     }
 
-    /// Makes an optimised graph ready to run, at any batch size and length.
+    /// Makes an optimised graph ready to run, at any batch size and length. `choices` are for backends that
+    /// run kernels: which of them to prefer.
     ///
     /// # Errors
     /// What it cannot compile, and trouble of the device.
-    fn compile(&self, graph: &Graph) -> Result<Box<dyn Executable>, Error>;
+    fn compile(&self, graph: &Graph, choices: &Choices) -> Result<Box<dyn Executable>, Error>;
 
     /// Makes a plan ready to run, as a bundle holds it.
     ///
@@ -277,13 +279,4 @@ impl Backends {
             ..cpu
         })
     }
-}
-
-/// A compiled model for backends that run plans.
-pub(crate) fn compile_for(
-    graph: &Graph,
-    profile: &DeviceProfile,
-) -> Result<(Plan, Weights), Error> {
-    let compiled = crate::compile::lower(graph, profile)?;
-    Ok((compiled.plan, compiled.weights))
 }

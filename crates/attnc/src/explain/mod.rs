@@ -20,6 +20,7 @@ pub use draw::{dot, mermaid};
 pub use text::{plural, text};
 pub use tiles::Tiles;
 
+use crate::codegen::choice::Choices;
 use crate::compile::{self, Compiled};
 use crate::opt::{self, AttentionReport, Optimised};
 use crate::plan::{self, DeviceProfile, DimValues, MemoryPlan, Plan};
@@ -166,8 +167,21 @@ pub fn explain(
     options: &opt::Options,
     profile: &DeviceProfile,
 ) -> Result<Explained, Error> {
+    explain_with(model, options, profile, &Choices::default())
+}
+
+/// As [`explain`], where `choices` may overrule the cost model.
+///
+/// # Errors
+/// As [`explain`].
+pub fn explain_with(
+    model: &Model,
+    options: &opt::Options,
+    profile: &DeviceProfile,
+    choices: &Choices,
+) -> Result<Explained, Error> {
     let optimised = compile::optimise(&model.graph, options)?;
-    let compiled = compile::lower(&optimised.graph, profile)?.named_after(model);
+    let compiled = compile::lower_with(&optimised.graph, profile, choices)?.named_after(model);
     Ok(Explained {
         report: report(model, &optimised, &compiled.plan),
         optimised,
