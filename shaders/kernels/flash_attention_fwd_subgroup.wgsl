@@ -97,7 +97,8 @@ fn flash_attention_fwd_subgroup(
     var skips = true;
     for (var first = 0u; first < rows;) {
         let counts = (number >= RowIndex(first)) & (number < RowIndex(first + span));
-        var m = Rows(SCORE_MIN); // no score passes it by more than HEADROOM
+        var row_max = Rows(SCORE_MIN);
+        var m = Rows(SCORE_MIN); // a score of the row that none passes by more than HEADROOM
         var l = Rows(0.0); // running sum of exp(score - m)
         var has_odd = false;
         out = tile_zero();
@@ -108,7 +109,7 @@ fn flash_attention_fwd_subgroup(
             }
             let full = block_all(b, first_head, q_first, q_last, kv_first, kv_last);
             var kv_idx = kv_first;
-            while kv_idx <= kv_last {
+            loop {
                 var top = m;
                 // Two keys, so that O is read and written once for both, until a score passes m by too much.
                 for (; kv_idx <= kv_last; kv_idx += 2u) {
@@ -134,6 +135,7 @@ fn flash_attention_fwd_subgroup(
                     if (facts & OUTGROWS) != 0u {
                         break;
                     }
+                    row_max = max(row_max, top);
                     // A row for which a key is masked takes nothing of it, not even 0 * NaN.
                     let x = v_where(load_v(v_first + kv_idx * shape.v_row_stride, lane), (facts & LIVE) != 0u);
                     let x_next = v_where(
@@ -155,9 +157,14 @@ fn flash_attention_fwd_subgroup(
                         x_next,
                     );
                 }
-                let shrink = exp(m - top);
+                if kv_idx > kv_last {
+                    break;
+                }
+                // Rows that did not outgrow m keep it: what they come to must not depend on other rows.
+                let raised = select(m, top, top > m + HEADROOM);
+                let shrink = exp(m - raised);
                 l *= shrink;
-                m = top;
+                m = raised;
                 tile_scale(&out, shrink);
             }
         }
@@ -168,13 +175,13 @@ fn flash_attention_fwd_subgroup(
         }
         // Keys with a finite fill were skipped as if they added exactly 0, which they do to rows with a
         // greater maximum. Any other row is walked again, as it is written.
-        if HAS_FILL && skips && subgroupAny(any(counts & (m <= Rows(SETTLED_ABOVE)))) {
+        if HAS_FILL && skips && subgroupAny(any(counts & (row_max <= Rows(SETTLED_ABOVE)))) {
             skips = false;
             continue;
         }
-        let sink = rows_sink(m, b, h, q_idx); // -inf is none
+        let sink = rows_sink(row_max, b, h, q_idx); // -inf is none
         let has_sink = RowMask(HAS_SINK) & (bitcast<RowIndex>(sink) != RowIndex(NEG_INF_BITS));
-        let last_m = select(m, max(m, sink), has_sink);
+        let last_m = select(m, max(row_max, sink), has_sink);
         let shrink = exp(m - last_m);
         l = l * shrink + select(Rows(0.0), exp(sink - last_m), has_sink);
 
