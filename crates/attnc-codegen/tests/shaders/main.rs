@@ -3,6 +3,7 @@
 mod link;
 mod lint;
 mod micro;
+mod subgroup;
 mod validate;
 
 use attnc_codegen::link::Linker;

@@ -1,0 +1,99 @@
+//! The tiles whose lanes exchange numbers, of every width and size.
+
+use attnc_codegen::Stored;
+use attnc_codegen::micro::SubgroupAttentionTile;
+use attnc_codegen::validate::validate;
+
+use crate::linker;
+
+fn attention() -> SubgroupAttentionTile {
+    SubgroupAttentionTile {
+        width: 8,
+        group: 8,
+        groups: 4,
+        packs_heads: false,
+        qk_dim: 64,
+        v_dim: 64,
+        operands: Stored::F32,
+        result: Stored::F32,
+        masked: true,
+        sink: false,
+        prob_mod: false,
+    }
+}
+
+#[track_caller]
+fn check(tile: &SubgroupAttentionTile) {
+    let mut linker = linker(SubgroupAttentionTile::KERNEL)
+        .module("micro", &tile.print().unwrap())
+        .module_file("mods", "mods/score_identity")
+        .module_file("mods", "mods/mask_causal")
+        .module_file("mods", "mods/blocks_causal")
+        .module_file("mods", "mods/fill_none");
+    if tile.operands == Stored::F16 {
+        linker = linker.module("prelude", "enable f16;\n");
+    }
+    if tile.sink {
+        linker = linker.module_file("mods", "mods/sink_of_head");
+    }
+    if tile.prob_mod {
+        linker = linker.module_file("mods", "mods/prob_squared");
+    }
+    let linked = linker.link().unwrap();
+    let report = validate(&linked).unwrap_or_else(|e| panic!("{tile:?}: {e}\n{}", linked.source));
+    assert_eq!(report.entry_point, SubgroupAttentionTile::KERNEL);
+    assert_eq!((report.subgroups, report.workgroup_bytes), (true, 0));
+}
+
+#[test]
+fn attention_tiles_of_every_width_and_dim_are_valid() {
+    for width in [4, 8] {
+        for group in [1, 2, 4, 8].into_iter().filter(|g| *g <= width) {
+            for (groups, dim) in [(1, 4), (2, 20), (3, 64), (4, 80)] {
+                check(&SubgroupAttentionTile {
+                    width,
+                    group,
+                    groups,
+                    qk_dim: dim,
+                    v_dim: dim + 8,
+                    ..attention()
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_tiles_of_every_storage_and_function_are_valid() {
+    for stored in [
+        Stored::F32,
+        Stored::F16,
+        Stored::PackedF16,
+        Stored::PackedBf16,
+    ] {
+        for (sink, prob_mod) in [(false, false), (true, false), (false, true), (true, true)] {
+            check(&SubgroupAttentionTile {
+                operands: stored,
+                result: stored,
+                packs_heads: sink,
+                masked: prob_mod,
+                sink,
+                prob_mod,
+                ..attention()
+            });
+        }
+    }
+}
+
+#[test]
+fn impossible_attention_tiles_are_refused_with_every_reason() {
+    let error = SubgroupAttentionTile {
+        width: 6,
+        group: 3,
+        groups: 5,
+        qk_dim: 10,
+        v_dim: 0,
+        ..attention()
+    };
+    assert_eq!(error.print().unwrap_err().problems.len(), 5);
+}
