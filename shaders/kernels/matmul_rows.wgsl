@@ -11,30 +11,8 @@
 import package::params::{WORKGROUP_SIZE};
 import package::micro::{ROWS, COLUMNS, COLUMN_BLOCKS, Tile, a_item, b_item, c_item};
 import package::micro::{a_rows, b_columns, tile_zero, tile_multiply_add, tile_row, row_block, store_block};
+import package::lib::matmul_shape::{Shape};
 import package::lib::indexing::{linear_workgroup, div_ceil};
-
-struct Shape {
-    b0: u32,
-    b1: u32,
-    m: u32,
-    n: u32,
-    k: u32,
-    a_offset: u32,
-    a_b0_stride: u32,
-    a_b1_stride: u32,
-    a_m_stride: u32,
-    a_k_stride: u32,
-    b_offset: u32,
-    b_b0_stride: u32,
-    b_b1_stride: u32,
-    b_k_stride: u32,
-    b_n_stride: u32,
-    c_offset: u32,
-    c_b0_stride: u32,
-    c_b1_stride: u32,
-    c_m_stride: u32,
-    c_n_stride: u32,
-}
 
 @group(0) @binding(0) var<uniform> shape: Shape;
 @group(0) @binding(1) var<storage, read> a: array<a_item>;

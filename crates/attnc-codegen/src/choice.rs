@@ -137,8 +137,10 @@ pub(crate) struct Costs {
     pub(crate) load: f64,
     /// Moving one number between lanes.
     pub(crate) exchange: f64,
-    /// Numbers a lane may hold before they spill.
+    /// Numbers of an attention's Q and O that a lane may hold before they cost more than they save.
     pub(crate) registers: u32,
+    /// Sums of a matrix product that a lane may hold.
+    pub(crate) accumulators: u32,
 }
 
 impl Costs {
@@ -150,12 +152,14 @@ impl Costs {
                 load: 45.0 * f64::from(sizes.max),
                 exchange: 2.0,
                 registers: 512,
+                accumulators: 192,
             },
             sizes => Self {
                 lanes: sizes.map_or(32, |s| s.min),
                 load: 8.0,
                 exchange: 4.0,
                 registers: 192,
+                accumulators: 64,
             },
         }
     }

@@ -1,4 +1,4 @@
-//! `matmul_rows`: which axes are batch, rows and columns, and how operands are read.
+//! Matrix products: which axes are batch, rows and columns, and how operands are read.
 //!
 //! Batch axes that lie behind each other in memory in A, B and C are one axis; a batch axis along which B
 //! repeats and A and C continue their rows is more rows. So `[B, S, K] × [K, N]` is one product of B·S rows.
@@ -7,6 +7,7 @@
 //! or whose batch axes are more than two, is read element by element, at whatever index they have.
 
 use super::kernel::Dispatch;
+use super::matmul_kernel::MatmulNeeds;
 use super::pointwise::operations;
 use super::{Lowerer, div_ceil, label, multiple_of_4};
 use crate::Stored;
@@ -97,7 +98,7 @@ impl Lowerer<'_> {
             ));
         }
         let problem = Problem::of(self.graph, value)?;
-        let tile = problem.tile(self.matmul_tile);
+        let tile = problem.tile();
         if tile.c == Access::Scalar && self.stored(value).is_packed() {
             return self.through_f32(value, None, |lowerer| {
                 lowerer.matmul_step(value, &problem, tile)
@@ -115,27 +116,39 @@ impl Lowerer<'_> {
         let node = self.graph.node(value);
         let operands = self.graph.ty(node.operands()[0]).dtype;
         let result = self.buffer(value)?;
-        let tile = MatmulTile {
-            operands: Stored::of(operands, &self.plan.profile.features),
-            result: self.stored_in(result),
-            ..tile
+        let needs = MatmulNeeds {
+            tile: MatmulTile {
+                operands: Stored::of(operands, &self.plan.profile.features),
+                result: self.stored_in(result),
+                ..tile
+            },
+            m: constant(&problem.m.size),
+            n: constant(&problem.n),
         };
+        let types = label::types(operands, self.plan.buffer(result).dtype);
+        let candidates = needs.candidates(&self.plan.profile);
+        let (tile, chosen) = self.choose(problem.text(&types, &needs.tile), candidates);
         let micro = tile.print().map_err(|error| {
             let message = format!("no register tile for this matmul: {error}");
             Diagnostic::error("no-tile", message)
         })?;
-        let (mods, mod_files) = problem.mods(self.graph, value, &|value| self.stored(value))?;
+        let (mods, mod_files) = problem.mods(
+            self.graph,
+            value,
+            &|value| self.stored(value),
+            tile.kernel(),
+        )?;
         let (a, b) = (
             self.operand_buffer(value, 0)?,
             self.operand_buffer(value, 1)?,
         );
-        let types = label::types(operands, self.plan.buffer(result).dtype);
         let label = node.epilogue.as_ref();
         let label = label.map(|e| label::epilogue(e, node.ty.rank()));
+        let size = tile.shared_by.unwrap_or(self.workgroup_size);
         let dispatch = Dispatch {
-            kernel: "matmul_rows",
+            kernel: tile.kernel(),
             key: key(&types, &tile, label.as_deref()),
-            params: params::print(&[], self.workgroup_size),
+            params: params::print(&[], size),
             micro: Some(micro),
             combine: None,
             store: None,
@@ -143,14 +156,18 @@ impl Lowerer<'_> {
             mod_files,
             mods,
             tile: format!(
-                "{} rows x {} columns in registers, {} B a lane; no workgroup memory",
+                "{} rows x {} columns in registers, {} B a lane; no workgroup memory; {}",
                 tile.rows,
                 tile.columns,
-                4 * tile.rows * tile.columns
+                4 * tile.rows * tile.columns,
+                chosen.why
             ),
             uniforms: problem.uniforms(),
             operands: vec![a, b, result],
-            workgroups: div_ceil(&problem.tiles(&tile), self.workgroup_size),
+            workgroups: match tile.shared_by {
+                Some(lanes) => problem.tiles(tile.rows, tile.columns * lanes),
+                None => div_ceil(&problem.tiles(tile.rows, tile.columns), size),
+            },
             flops: problem.flops(node.epilogue.as_ref().map_or(0, operations)),
         };
         self.dispatch(value, dispatch)
@@ -220,9 +237,8 @@ impl Problem {
         })
     }
 
-    /// The tile, no larger than the matrix, and loads by vectors wherever strides and sizes are multiples
-    /// of 4.
-    fn tile(&self, (rows, columns): (u32, u32)) -> MatmulTile {
+    /// A tile of one vector, with loads by vectors wherever strides and sizes are multiples of 4.
+    fn tile(&self) -> MatmulTile {
         let batch = |f: fn(&Axis) -> Option<&Dim>, axes: &[&Axis]| {
             axes.iter().all(|axis| f(axis).is_some_and(multiple_of_4))
         };
@@ -252,13 +268,10 @@ impl Problem {
         let c_in_fours = self.c_n.is(1)
             && multiple_of_4(&self.n)
             && c_rows.iter().all(|axis| multiple_of_4(&axis.c));
-        let few = |size: &Dim, most: u32| {
-            let size = size.as_const().and_then(|n| u32::try_from(n).ok());
-            size.map_or(most, |n| n.clamp(1, most))
-        };
         MatmulTile {
-            rows: few(&self.m.size, rows),
-            columns: few(&self.n, columns).next_multiple_of(4),
+            rows: 1,
+            columns: 4,
+            shared_by: None,
             a,
             b,
             c: if c_in_fours {
@@ -295,8 +308,16 @@ impl Problem {
     }
 
     /// Register tiles that cover the result.
-    fn tiles(&self, tile: &MatmulTile) -> Dim {
-        self.batches() * div_ceil(&self.m.size, tile.rows) * div_ceil(&self.n, tile.columns)
+    fn tiles(&self, rows: u32, columns: u32) -> Dim {
+        self.batches() * div_ceil(&self.m.size, rows) * div_ceil(&self.n, columns)
+    }
+
+    /// What there is to choose a kernel for: `matmul.f32 m 128 k 384 n 384`.
+    fn text(&self, types: &str, tile: &MatmulTile) -> String {
+        let size = |dim: &Dim| constant(dim).map_or("any".to_owned(), |n| n.to_string());
+        let loads = loads(tile);
+        let [m, k, n] = [&self.m.size, &self.k, &self.n].map(size);
+        format!("matmul.{types}{loads} m {m} k {k} n {n}")
     }
 
     /// Operations of the product, and `epilogue` more an element.
@@ -311,9 +332,10 @@ impl Problem {
         graph: &Graph,
         value: ValueId,
         stored: &dyn Fn(ValueId) -> Stored,
+        kernel: &'static str,
     ) -> Result<(Printed, Vec<&'static str>), Diagnostic> {
         let node = graph.node(value);
-        let mut mods = Mods::new(graph, stored, "matmul_rows", names);
+        let mut mods = Mods::new(graph, stored, kernel, names);
         self.element_functions(graph, value, &mut mods)?;
         let Some(epilogue) = &node.epilogue else {
             return Ok((mods.finish(), vec!["mods/matmul_epilogue_none"]));
@@ -490,8 +512,13 @@ fn two_axes(batch: &[Axis], m: &Axis) -> Result<(bool, bool, [Axis; 2], Axis), D
     .note("leave the result in the order of its axes"))
 }
 
-/// `matmul_rows.f32.r4c2.bias_gelu`; letters for loads that are not by vectors.
-fn key(types: &str, tile: &MatmulTile, epilogue: Option<&str>) -> String {
+/// A length that is known when compiling.
+fn constant(dim: &Dim) -> Option<u32> {
+    dim.as_const().and_then(|n| u32::try_from(n).ok())
+}
+
+/// Letters for loads that are not by vectors.
+fn loads(tile: &MatmulTile) -> String {
     let a = match tile.a {
         LeftLoad::KVec4 => "",
         LeftLoad::Scalar => "as",
@@ -507,10 +534,17 @@ fn key(types: &str, tile: &MatmulTile, epilogue: Option<&str>) -> String {
         Access::Vec4 => "",
         Access::Scalar => "cs",
     };
+    format!("{a}{b}{c}")
+}
+
+/// `matmul_rows.f32.r4c2.bias_gelu`.
+fn key(types: &str, tile: &MatmulTile, epilogue: Option<&str>) -> String {
     let mut key = format!(
-        "matmul_rows.{types}.r{}c{}{a}{b}{c}",
+        "{}.{types}.r{}c{}{}",
+        tile.kernel(),
         tile.rows,
-        tile.columns / 4
+        tile.columns / 4,
+        loads(tile)
     );
     if let Some(epilogue) = epilogue {
         key = format!("{key}.{epilogue}");

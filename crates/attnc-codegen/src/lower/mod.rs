@@ -38,6 +38,7 @@ mod kernel;
 mod label;
 mod linear_attention;
 mod matmul;
+mod matmul_kernel;
 mod pointwise;
 mod row_shape;
 mod rows;
@@ -169,8 +170,6 @@ struct Lowerer<'g> {
     choices: &'g Choices,
     decisions: Vec<Decision>,
     workgroup_size: u32,
-    /// Rows and columns.
-    matmul_tile: (u32, u32),
 }
 
 impl<'g> Lowerer<'g> {
@@ -190,7 +189,6 @@ impl<'g> Lowerer<'g> {
             choices,
             decisions: Vec::new(),
             workgroup_size: params::workgroup_size(profile),
-            matmul_tile: params::matmul_tile(profile),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The register tile of `matmul_rows`.
+//! The register tile of `matmul_rows` and `matmul_subgroup`.
 
 use super::{Access, Checks, MicroError, lines, list, packed_imports};
 use crate::Stored;
@@ -30,8 +30,11 @@ pub enum RightLoad {
 /// Outputs of one invocation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MatmulTile {
-    /// Rows, 1 to 16.
+    /// Rows, 1 to 16; up to 32 where lanes share them.
     pub rows: u32,
+    /// Lanes that load a row of A each and hand it round, so that all of them have the same rows: 4 or 8, for
+    /// `matmul_subgroup`. Every lane has rows of its own where there is no number, for `matmul_rows`.
+    pub shared_by: Option<u32>,
     /// Columns: 4, 8, 12 or 16.
     pub columns: u32,
     /// How A is read.
@@ -71,11 +74,36 @@ impl MatmulTile {
         self.columns / 4
     }
 
+    /// The kernel that the tile is for.
+    #[must_use]
+    pub fn kernel(&self) -> &'static str {
+        match self.shared_by {
+            Some(_) => "matmul_subgroup",
+            None => "matmul_rows",
+        }
+    }
+
+    /// Rows of A that a lane loads.
+    fn loaded_rows(&self) -> u32 {
+        self.rows.div_ceil(self.shared_by.unwrap_or(1))
+    }
+
     fn check(&self) -> Result<(), MicroError> {
         let mut checks = Checks::default();
-        checks.expect((1..=16).contains(&self.rows), || {
-            format!("rows: expected 1 to 16, found {}", self.rows)
+        let most = if self.shared_by.is_some() { 32 } else { 16 };
+        checks.expect((1..=most).contains(&self.rows), || {
+            format!("rows: expected 1 to {most}, found {}", self.rows)
         });
+        let shares = self.shared_by.is_none_or(|n| [4, 8].contains(&n));
+        checks.expect(
+            shares && (self.shared_by.is_none() || self.a == LeftLoad::KVec4),
+            || {
+                format!(
+                    "shared_by: expected 4 or 8 lanes that read A by vectors along k, found {:?}",
+                    self.shared_by
+                )
+            },
+        );
         checks.expect([4, 8, 12, 16].contains(&self.columns), || {
             format!("columns: expected 4, 8, 12 or 16, found {}", self.columns)
         });
@@ -143,13 +171,14 @@ impl MatmulTile {
 // Four steps of k at once: tile row += (4 x 4 block of B) * (4 elements of A's row).
 
 import package::mods::{{{a}{b}epilogue}};
-import package::kernels::matmul_rows::{{shape{a_binding}{b_binding}, c}};
+import package::kernels::{}::{{shape{a_binding}{b_binding}, c}};
 {}
 const ROWS: u32 = {rows}u;
 const COLUMNS: u32 = {columns}u;
 const COLUMN_BLOCKS: u32 = {}u;
 
 ",
+            self.kernel(),
             packed_imports(&self.reads(), (self.c, self.result)),
             self.blocks(),
         )
@@ -188,7 +217,7 @@ struct Tile {{
             self.a_access().item(self.operands),
             self.b_access().item(self.operands),
             self.c.item(self.result),
-            lines(self.rows, |r| format!("    r{r}: u32,")),
+            lines(self.loaded_rows(), |r| format!("    r{r}: u32,")),
             lines(self.blocks(), |c| format!("    c{c}: {b_start},")),
             lines(self.rows * self.blocks(), |i| format!(
                 "    r{}c{}: vec4<f32>,",
@@ -208,12 +237,17 @@ struct Tile {{
                 format!("a_element(rows.b0, rows.b1, m, {k})")
             });
         }
-        let rows = lines(self.rows, |r| {
-            format!("        start + {} * shape.a_m_stride,", row(r))
+        let lane = self.shared_by.map_or("", |_| ", lane: u32");
+        let rows = lines(self.loaded_rows(), |r| {
+            let row = match self.shared_by {
+                Some(lanes) => format!("min(m + lane + {}u, shape.m - 1u)", r * lanes),
+                None => row(r),
+            };
+            format!("        start + {row} * shape.a_m_stride,")
         });
         let starts = format!(
             "\
-fn a_rows(b0: u32, b1: u32, m: u32) -> ARows {{
+fn a_rows(b0: u32, b1: u32, m: u32{lane}) -> ARows {{
     let start = shape.a_offset + b0 * shape.a_b0_stride + b1 * shape.a_b1_stride;
     return ARows(
 {rows}    );
@@ -394,8 +428,18 @@ fn load_b({parameters}, k: u32) -> mat4x4<f32> {{
         let loads = lines(self.blocks(), |c| {
             format!("    let b{c} = load_b({b_columns}columns.c{c}, k);")
         });
+        let shared = match self.shared_by {
+            Some(_) => lines(self.loaded_rows(), |r| {
+                format!("    let rows{r} = load_a(rows.r{r}, k);")
+            }),
+            None => String::new(),
+        };
+        let a_row = |r: u32| match self.shared_by {
+            Some(lanes) => format!("subgroupBroadcast(rows{}, {}u)", r / lanes, r % lanes),
+            None => format!("load_a({a_rows}rows.r{r}, k)"),
+        };
         let updates = lines(self.rows, |r| {
-            format!("    let a{r} = load_a({a_rows}rows.r{r}, k);\n")
+            format!("    let a{r} = {};\n", a_row(r))
                 + &list(self.blocks(), "\n", |c| {
                     format!("    (*tile).r{r}c{c} += b{c} * a{r};")
                 })
@@ -407,7 +451,7 @@ fn tile_zero() -> Tile {{
 }}
 
 fn tile_multiply_add(tile: ptr<function, Tile>, rows: ARows, columns: BColumns, k: u32) {{
-{loads}{updates}}}
+{shared}{loads}{updates}}}
 
 "
         )

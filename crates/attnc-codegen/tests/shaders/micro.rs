@@ -229,6 +229,7 @@ fn matmul_tiles_of_every_kind_are_valid() {
                 let by_k = a == LeftLoad::KVec4 || b == RightLoad::KVec4;
                 let tile = MatmulTile {
                     rows,
+                    shared_by: None,
                     columns,
                     a,
                     b,
@@ -378,6 +379,7 @@ fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
         "layer_norm_rows",
         "linear_attention",
         "matmul_rows",
+        "matmul_subgroup",
         "pointwise",
         "reduce_lanes",
         "reduce_rows",
@@ -421,6 +423,7 @@ fn refuses_impossible_tiles_with_every_reason() {
     let (a, b) = (LeftLoad::KVec4, RightLoad::NVec4);
     let tile = MatmulTile {
         rows: 0,
+        shared_by: None,
         columns: 6,
         a,
         b,
@@ -439,6 +442,7 @@ fn printed_lines_are_short_and_the_same_each_time() {
     assert_eq!(text, tile.print().unwrap());
     let matmul = MatmulTile {
         rows: 8,
+        shared_by: None,
         columns: 16,
         a: LeftLoad::Scalar,
         b: RightLoad::Scalar,

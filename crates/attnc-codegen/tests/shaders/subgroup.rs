@@ -1,7 +1,7 @@
 //! The tiles whose lanes exchange numbers, of every width and size.
 
 use attnc_codegen::Stored;
-use attnc_codegen::micro::SubgroupAttentionTile;
+use attnc_codegen::micro::{Access, LeftLoad, MatmulTile, RightLoad, SubgroupAttentionTile};
 use attnc_codegen::validate::validate;
 
 use crate::linker;
@@ -96,4 +96,61 @@ fn impossible_attention_tiles_are_refused_with_every_reason() {
         ..attention()
     };
     assert_eq!(error.print().unwrap_err().problems.len(), 5);
+}
+
+fn matmul() -> MatmulTile {
+    MatmulTile {
+        rows: 24,
+        shared_by: Some(8),
+        columns: 8,
+        a: LeftLoad::KVec4,
+        b: RightLoad::NVec4,
+        c: Access::Vec4,
+        operands: Stored::F32,
+        result: Stored::F32,
+        k_tail: false,
+    }
+}
+
+#[test]
+fn matmul_tiles_that_lanes_share_are_valid() {
+    let b_element =
+        "fn b_element(b0: u32, b1: u32, k: u32, n: u32) -> f32 {\n    return f32(k + n);\n}\n";
+    let loads = [
+        RightLoad::NVec4,
+        RightLoad::KVec4,
+        RightLoad::Scalar,
+        RightLoad::Element,
+    ];
+    for (width, rows, columns) in [(4, 4, 4), (8, 5, 8), (8, 32, 16)] {
+        for b in loads {
+            let tile = MatmulTile {
+                rows,
+                shared_by: Some(width),
+                columns,
+                b,
+                ..matmul()
+            };
+            let mut linker = linker(tile.kernel())
+                .module("micro", &tile.print().unwrap())
+                .module_file("mods", "mods/matmul_epilogue_none");
+            if b == RightLoad::Element {
+                linker = linker.module("mods", b_element);
+            }
+            let linked = linker.link().unwrap();
+            let report = validate(&linked).unwrap_or_else(|e| panic!("{e}\n{}", linked.source));
+            assert_eq!(report.entry_point, "matmul_subgroup");
+            assert!(report.subgroups);
+        }
+    }
+}
+
+#[test]
+fn rows_of_a_are_shared_by_vectors_only() {
+    let tile = MatmulTile {
+        a: LeftLoad::Scalar,
+        rows: 33,
+        ..matmul()
+    };
+    assert_eq!(tile.print().unwrap_err().problems.len(), 2);
 }
