@@ -53,6 +53,7 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "lanes/subgroups",
     "lanes/workgroup",
     "lib/attention_shape",
+    "lib/balanced",
     "lib/block_bits",
     "lib/erf",
     "lib/float_bits",

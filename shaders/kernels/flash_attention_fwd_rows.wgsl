@@ -19,6 +19,7 @@ import package::micro::{HAS_SINK, rows_from, rows_score_mod, rows_mask_mod, rows
 import package::micro::{tile_load_q, tile_dot_k, tile_zero, tile_scale_add_v, tile_store_o};
 import package::lib::online_softmax::{SCORE_MIN, NEG_INF_BITS};
 import package::lib::attention_shape::{Shape};
+import package::lib::balanced::{balanced};
 import package::lib::indexing::{linear_workgroup, div_ceil};
 
 @group(0) @binding(0) var<uniform> shape: Shape;
@@ -37,7 +38,7 @@ fn flash_attention_fwd_rows(
     let index = linear_workgroup(group, groups);
     let h = (index / blocks) % shape.heads;
     let b = index / (blocks * shape.heads);
-    let first_row = ((index % blocks) * WORKGROUP_SIZE + lane) * ROWS;
+    let first_row = (balanced(index % blocks, blocks) * WORKGROUP_SIZE + lane) * ROWS;
     if b >= shape.batch || first_row >= shape.q_len {
         return;
     }

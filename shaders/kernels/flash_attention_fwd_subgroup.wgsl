@@ -19,7 +19,8 @@ import package::micro::{tile_load_q, tile_dot_k, load_v, v_where, v_is_odd, lane
 import package::micro::{tile_zero, tile_scale, tile_add_v, tile_store_o};
 import package::lib::online_softmax::{SCORE_MIN, NEG_INF_BITS, HEADROOM};
 import package::lib::attention_shape::{Shape};
-import package::lib::indexing::{linear_workgroup, div_ceil, balanced};
+import package::lib::balanced::{balanced};
+import package::lib::indexing::{linear_workgroup, div_ceil};
 
 @group(0) @binding(0) var<uniform> shape: Shape;
 @group(0) @binding(1) var<storage, read> q: array<q_item>;

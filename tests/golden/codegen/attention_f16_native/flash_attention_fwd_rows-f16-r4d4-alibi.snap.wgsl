@@ -30,35 +30,6 @@ const BLOCK_N: u32 = 64u;
 //
 // Layout: Q, O are [B, H, M, D]; K, V are [B, H / heads_per_kv, N, D]; every axis strided, in elements.
 
-struct Shape {
-    batch: u32,
-    heads: u32,
-    heads_per_kv: u32, // > 1 for grouped-query attention
-    q_len: u32,
-    kv_len: u32,
-    scale: f32,
-    q_offset: u32,
-    q_batch_stride: u32,
-    q_head_stride: u32,
-    q_row_stride: u32,
-    q_column_stride: u32, // read by scalar loads only; vector loads need 1
-    k_offset: u32,
-    k_batch_stride: u32,
-    k_head_stride: u32,
-    k_row_stride: u32,
-    k_column_stride: u32,
-    v_offset: u32,
-    v_batch_stride: u32,
-    v_head_stride: u32,
-    v_row_stride: u32,
-    v_column_stride: u32,
-    o_offset: u32,
-    o_batch_stride: u32,
-    o_head_stride: u32,
-    o_row_stride: u32,
-    o_column_stride: u32,
-}
-
 @group(0) @binding(0) var<uniform> shape: Shape;
 @group(0) @binding(1) var<storage, read> q: array<q_item>;
 @group(0) @binding(2) var<storage, read> k: array<k_item>;
@@ -75,7 +46,7 @@ fn flash_attention_fwd_rows(
     let index = linear_workgroup(group, groups);
     let h = (index / blocks) % shape.heads;
     let b = index / (blocks * shape.heads);
-    let first_row = ((index % blocks) * WORKGROUP_SIZE + lane) * ROWS;
+    let first_row = (balanced(index % blocks, blocks) * WORKGROUP_SIZE + lane) * ROWS;
     if b >= shape.batch || first_row >= shape.q_len {
         return;
     }
@@ -330,6 +301,53 @@ const SCORE_MIN: f32 = -3.40282346638528859811704183484516925e38;
 
 // A score of -inf means "no key". Compared as bits, since WGSL may assume that no infinities exist.
 const NEG_INF_BITS: u32 = 0xff800000u;
+
+// How far a score may pass the number that stands for the maximum before sums are scaled anew, where a kernel
+// scales them seldom: exp(HEADROOM) is some 3000, far from what overflows and as precise as 1.
+const HEADROOM: f32 = 8.0;
+
+// ---- lib/attention_shape.wgsl
+
+// The uniform of the attention kernels: lengths, and where Q, K, V and O lie, in elements.
+
+struct Shape {
+    batch: u32,
+    heads: u32,
+    heads_per_kv: u32, // > 1 for grouped-query attention
+    q_len: u32,
+    kv_len: u32,
+    scale: f32,
+    q_offset: u32,
+    q_batch_stride: u32,
+    q_head_stride: u32,
+    q_row_stride: u32,
+    q_column_stride: u32, // read by scalar loads only; vector loads need 1
+    k_offset: u32,
+    k_batch_stride: u32,
+    k_head_stride: u32,
+    k_row_stride: u32,
+    k_column_stride: u32,
+    v_offset: u32,
+    v_batch_stride: u32,
+    v_head_stride: u32,
+    v_row_stride: u32,
+    v_column_stride: u32,
+    o_offset: u32,
+    o_batch_stride: u32,
+    o_head_stride: u32,
+    o_row_stride: u32,
+    o_column_stride: u32,
+}
+
+// ---- lib/balanced.wgsl
+
+// In which order workgroups take blocks of rows.
+
+// A permutation of 0 .. n that takes from both ends in turn, so that any run of consecutive numbers has as much
+// of the beginning as of the end: causal rows cost more the later they are.
+fn balanced(i: u32, n: u32) -> u32 {
+    return select(i / 2u, n - 1u - i / 2u, i % 2u == 1u);
+}
 
 // ---- lib/indexing.wgsl
 

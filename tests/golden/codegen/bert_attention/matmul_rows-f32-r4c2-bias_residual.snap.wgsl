@@ -20,29 +20,6 @@ const WORKGROUP_SIZE: u32 = 32u;
 //
 // Layout: every axis of A, B and C is strided, in elements; a broadcast batch axis has stride 0.
 
-struct Shape {
-    b0: u32,
-    b1: u32,
-    m: u32,
-    n: u32,
-    k: u32,
-    a_offset: u32,
-    a_b0_stride: u32,
-    a_b1_stride: u32,
-    a_m_stride: u32,
-    a_k_stride: u32,
-    b_offset: u32,
-    b_b0_stride: u32,
-    b_b1_stride: u32,
-    b_k_stride: u32,
-    b_n_stride: u32,
-    c_offset: u32,
-    c_b0_stride: u32,
-    c_b1_stride: u32,
-    c_m_stride: u32,
-    c_n_stride: u32,
-}
-
 @group(0) @binding(0) var<uniform> shape: Shape;
 @group(0) @binding(1) var<storage, read> a: array<a_item>;
 @group(0) @binding(2) var<storage, read> b: array<b_item>;
@@ -221,6 +198,33 @@ fn store_block(b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
 // epilogue: bias[n] + acc + residual[d0, d1, n]
 fn epilogue(acc: f32, b0: u32, b1: u32, m: u32, n: u32) -> f32 {
     return bias[n] + acc + residual[16u * m + n];
+}
+
+// ---- lib/matmul_shape.wgsl
+
+// The uniform of the matmul kernels: sizes, and where A, B and C lie, in elements.
+
+struct Shape {
+    b0: u32,
+    b1: u32,
+    m: u32,
+    n: u32,
+    k: u32,
+    a_offset: u32,
+    a_b0_stride: u32,
+    a_b1_stride: u32,
+    a_m_stride: u32,
+    a_k_stride: u32,
+    b_offset: u32,
+    b_b0_stride: u32,
+    b_b1_stride: u32,
+    b_k_stride: u32,
+    b_n_stride: u32,
+    c_offset: u32,
+    c_b0_stride: u32,
+    c_b1_stride: u32,
+    c_m_stride: u32,
+    c_n_stride: u32,
 }
 
 // ---- lib/indexing.wgsl

@@ -20,34 +20,6 @@ const WORKGROUP_SIZE: u32 = 32u;
 //
 // Layout: every axis of A, B and C is strided, in elements; a broadcast batch axis has stride 0.
 
-struct Shape {
-    b0: u32,
-    b1: u32,
-    m: u32,
-    n: u32,
-    k: u32,
-    a_offset: u32,
-    a_b0_stride: u32,
-    a_b1_stride: u32,
-    a_m_stride: u32,
-    a_k_stride: u32,
-    b_offset: u32,
-    b_b0_stride: u32,
-    b_b1_stride: u32,
-    b_k_stride: u32,
-    b_n_stride: u32,
-    c_offset: u32,
-    c_b0_stride: u32,
-    c_b1_stride: u32,
-    c_m_stride: u32,
-    c_n_stride: u32,
-    dim_seq: u32,
-    dim_batch_minus_1: i32,
-    dim_seq_minus_1: i32,
-    dim_768_seq: u32,
-    dim_max_0_768_batch_seq_minus_1: u32,
-}
-
 @group(0) @binding(0) var<uniform> shape: Shape;
 @group(0) @binding(1) var<storage, read> a: array<a_item>;
 @group(0) @binding(2) var<storage, read> b: array<b_item>;
@@ -231,6 +203,38 @@ fn epilogue(acc: f32, b0: u32, b1: u32, m: u32, n: u32) -> f32 {
     let clamped1 = min(u32(i32(remainder0)), u32(shape.dim_seq_minus_1));
     let at0 = min(n + shape.dim_768_seq * clamped0 + 768u * clamped1, shape.dim_max_0_768_batch_seq_minus_1);
     return acc + bias[n] + residual[at0];
+}
+
+// ---- lib/matmul_shape.wgsl
+
+// The uniform of the matmul kernels: sizes, and where A, B and C lie, in elements.
+
+struct Shape {
+    b0: u32,
+    b1: u32,
+    m: u32,
+    n: u32,
+    k: u32,
+    a_offset: u32,
+    a_b0_stride: u32,
+    a_b1_stride: u32,
+    a_m_stride: u32,
+    a_k_stride: u32,
+    b_offset: u32,
+    b_b0_stride: u32,
+    b_b1_stride: u32,
+    b_k_stride: u32,
+    b_n_stride: u32,
+    c_offset: u32,
+    c_b0_stride: u32,
+    c_b1_stride: u32,
+    c_m_stride: u32,
+    c_n_stride: u32,
+    dim_seq: u32,
+    dim_batch_minus_1: i32,
+    dim_seq_minus_1: i32,
+    dim_768_seq: u32,
+    dim_max_0_768_batch_seq_minus_1: u32,
 }
 
 // ---- lib/indexing.wgsl
