@@ -11,7 +11,7 @@ use crate::mods::{Function, IndexSpace, Mods, NameTensor, Printed, Returns};
 use crate::params;
 use attnc_ir::layout::{self, Layout, storage_strides};
 use attnc_ir::scalar::Scalar;
-use attnc_ir::{Attention, DType, Diagnostic, Dim, Graph, ValueId};
+use attnc_ir::{Attention, DType, Diagnostic, Dim, Extents, Graph, ValueId};
 use attnc_plan::Uniform;
 use std::ops::Range;
 
@@ -94,39 +94,79 @@ impl Lowerer<'_> {
         steps.try_for_each(|problem| self.attention_step(value, attention, problem))
     }
 
+    /// One step; or two where a model with a cache may decode by a kernel whose tile has many rows: one for a single
+    /// query and one for more, of which the lengths of a run leave one empty.
     fn attention_step(
         &mut self,
         value: ValueId,
         attention: &Attention,
         problem: Problem,
     ) -> Result<(), Diagnostic> {
+        let Sizes { q_len, kv_len, .. } = &problem.sizes;
+        let any = self.attention_needs(value, &problem)?;
+        let decodes = any.q_len.is_none() && q_len != kv_len;
+        if !decodes || !AttentionKernel::cheapest_shares_rows(&any, &self.plan.profile) {
+            return self.attention_case(value, attention, &problem, &any, &Dim::one());
+        }
+        let none = Extents::none();
+        let more = q_len.floor_div(&Dim::from(2), &none);
+        let more = more.minimum(&Dim::one(), &none);
+        let one = Dim::one() - more.clone();
+        let single = AttentionNeeds {
+            q_len: Some(1),
+            ..any.clone()
+        };
+        self.attention_case(value, attention, &problem, &single, &one)?;
+        self.attention_case(value, attention, &problem, &any, &more)
+    }
+
+    /// What the kernel must be able to do.
+    fn attention_needs(
+        &mut self,
+        value: ValueId,
+        problem: &Problem,
+    ) -> Result<AttentionNeeds, Diagnostic> {
         let operands = self.graph.ty(self.graph.node(value).operands()[0]).dtype;
         let result = self.buffer(value)?;
-        let types = label::types(operands, self.plan.buffer(result).dtype);
-        let Problem { sizes, .. } = &problem;
         let tiles = attention_tiles(self.graph, value, &self.plan.profile);
-        let table = self.table_of(value, &tiles)?;
-        let needs = AttentionNeeds {
+        Ok(AttentionNeeds {
             rows: AttentionTile {
                 operands: Stored::of(operands, &self.plan.profile.features),
                 result: self.stored_in(result),
                 ..problem.tile.clone()
             },
-            q_len: constant(&sizes.q_len),
+            q_len: constant(&problem.sizes.q_len),
             heads_per_kv: match tiles.differs_along(1) {
                 true => 1,
-                false => constant(&sizes.heads_per_kv).unwrap_or(1),
+                false => constant(&problem.sizes.heads_per_kv).unwrap_or(1),
             },
-        };
-        let text = problem.text(&types, attention);
-        let candidates = AttentionKernel::candidates(&needs, &self.plan.profile);
+        })
+    }
+
+    /// The step for what `needs` says; `when` is 1 in runs that it is for, else 0.
+    fn attention_case(
+        &mut self,
+        value: ValueId,
+        attention: &Attention,
+        problem: &Problem,
+        needs: &AttentionNeeds,
+        when: &Dim,
+    ) -> Result<(), Diagnostic> {
+        let operands = self.graph.ty(self.graph.node(value).operands()[0]).dtype;
+        let result = self.buffer(value)?;
+        let types = label::types(operands, self.plan.buffer(result).dtype);
+        let Problem { sizes, .. } = problem;
+        let tiles = attention_tiles(self.graph, value, &self.plan.profile);
+        let table = self.table_of(value, &tiles)?;
+        let text = problem.text(&types, attention, needs.q_len);
+        let candidates = AttentionKernel::candidates(needs, &self.plan.profile);
         let (kernel, chosen) = self.choose(text, candidates);
         let micro = kernel.print().map_err(|error| {
             let message = format!("no register tile for this attention: {error}");
             Diagnostic::error("no-tile", message)
         })?;
         let (mods, mod_files) =
-            self.attention_mods(value, attention, &tiles, &problem, kernel.name())?;
+            self.attention_mods(value, attention, &tiles, problem, kernel.name())?;
         let mut operands = Vec::new();
         for n in 0..3 {
             operands.push(self.operand_buffer(value, n)?);
@@ -148,8 +188,8 @@ impl Lowerer<'_> {
             tile: format!("{}; {}", kernel.describe(), chosen.why),
             uniforms: problem.uniforms(attention.scale),
             operands,
-            workgroups: blocks * sizes.heads.clone() * sizes.batch.clone(),
-            flops: problem.flops(attention),
+            workgroups: blocks * sizes.heads.clone() * sizes.batch.clone() * when.clone(),
+            flops: problem.flops(attention) * when.clone(),
         };
         self.dispatch(value, dispatch)
     }
@@ -291,18 +331,14 @@ impl Problem {
     }
 
     /// What there is to choose a kernel for: `attention.f32.d64.causal q_len 128`.
-    fn text(&self, types: &str, attention: &Attention) -> String {
+    fn text(&self, types: &str, attention: &Attention, rows: Option<u32>) -> String {
         let text = key("attention", types, &dims(&self.tile), attention);
-        let rows = |dim: &Dim| constant(dim).map_or("any".to_owned(), |n| n.to_string());
-        let Sizes {
-            q_len,
-            heads_per_kv,
-            ..
-        } = &self.sizes;
+        let number = |n: Option<u32>| n.map_or("any".to_owned(), |n| n.to_string());
+        let heads = constant(&self.sizes.heads_per_kv);
         format!(
             "{text} q_len {} heads_per_kv {}",
-            rows(q_len),
-            rows(heads_per_kv)
+            number(rows),
+            number(heads)
         )
     }
 

@@ -9,6 +9,7 @@ use crate::params;
 use attnc_plan::DeviceProfile;
 
 /// What the choice of a kernel depends on.
+#[derive(Clone)]
 pub(super) struct AttentionNeeds {
     /// The tile of the kernel that can do everything, as large as it gets.
     pub(super) rows: AttentionTile,
@@ -35,6 +36,12 @@ impl AttentionKernel {
         all.extend(subgroup(needs, profile, &costs));
         all.sort_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost));
         all
+    }
+
+    /// Whether the cheapest has rows in common for a whole subgroup, so that a single query would waste most of it.
+    pub(super) fn cheapest_shares_rows(needs: &AttentionNeeds, profile: &DeviceProfile) -> bool {
+        let candidates = Self::candidates(needs, profile);
+        matches!(candidates.first(), Some((Self::Subgroup(_), _)))
     }
 
     /// The file in `kernels/`.

@@ -4,7 +4,7 @@ use attnc_ir::{
     Attention, BinaryOp, CompareOp, DType, Dim, Extents, Graph, Op, ReduceOp, Shape, TensorData,
     TensorType, UnaryOp, ValueId,
 };
-use attnc_plan::{DeviceProfile, DimValues, Feature, KernelArtifact, MemoryPlan};
+use attnc_plan::{DeviceProfile, DimValues, Feature, KernelArtifact, MemoryPlan, SubgroupSizes};
 
 fn dims(text: &[&str]) -> Shape {
     text.iter().map(|t| t.parse().unwrap()).collect()
@@ -860,4 +860,41 @@ fn two_compiles_give_the_same_plan() {
         lower(&g, &DeviceProfile::webgpu()).unwrap().plan
     };
     assert_eq!(build(), build());
+}
+
+#[test]
+fn one_query_beside_a_cache_has_a_step_of_its_own_that_is_empty_for_more() {
+    let mut g = Graph::new("decode");
+    let q = g.add_input("q", f32s(&["B", "4", "S", "64"]));
+    let k = g.add_input("k", f32s(&["B", "2", "P + S", "64"]));
+    let v = g.add_input("v", f32s(&["B", "2", "P + S", "64"]));
+    let o = attend(&mut g, q, k, v, None);
+    g.add_output("o", o);
+    let plain = plan(&g);
+    assert_eq!(
+        plain
+            .plan
+            .steps
+            .iter()
+            .filter(|s| s.op == "attention")
+            .count(),
+        1
+    );
+    let mut profile = DeviceProfile::webgpu();
+    profile.features.subgroups = Some(SubgroupSizes { min: 8, max: 8 });
+    let lowered = lower(&g, &profile).unwrap();
+    lowered.plan.check().unwrap();
+    let steps = lowered.plan.steps.iter();
+    assert_eq!(steps.filter(|s| s.op == "attention").count(), 2);
+    let groups = |step: usize, s: i64| {
+        let lengths = DimValues::from([("B", 2), ("S", s), ("P", 100)]);
+        let launch = lowered.plan.steps[step].launch(&lengths, 65535).unwrap();
+        launch.workgroups.iter().product::<u32>()
+    };
+    assert!(groups(0, 1) > 0 && groups(1, 1) == 0);
+    assert!(groups(0, 2) == 0 && groups(1, 2) > 0);
+    assert!(groups(0, 77) == 0 && groups(1, 77) >= 8);
+    assert_eq!((groups(0, 0), groups(1, 0)), (0, 0), "no query, no work");
+    let rows: Vec<_> = names(&lowered);
+    assert_ne!(rows[0], rows[1], "a tile of one row, and one of several");
 }
