@@ -143,11 +143,38 @@ pub(crate) struct Costs {
     pub(crate) accumulators: u32,
 }
 
+/// Whether subgroups are the vector units of a CPU: at most 8 lanes, as no GPU has, and few workgroups at once.
+pub(crate) fn is_cpu(profile: &DeviceProfile) -> bool {
+    let subgroups = profile.features.subgroups;
+    subgroups.is_some_and(|sizes| sizes.max <= 8)
+}
+
+/// Lanes that can exchange numbers whatever the size of the subgroup they are in, 8 or 4, if sizes are known.
+pub(crate) fn exchange_width(profile: &DeviceProfile) -> Option<u32> {
+    let min = profile
+        .features
+        .subgroups?
+        .min
+        .min(profile.limits.invocations);
+    match min {
+        0..4 => None,
+        4..8 => Some(4),
+        _ => Some(8),
+    }
+}
+
+/// How many times the `used` rows or columns that are wanted are computed in steps of `step`.
+pub(crate) fn waste(step: u32, used: Option<u32>) -> f64 {
+    used.map_or(1.0, |n| {
+        f64::from(n.max(1).next_multiple_of(step)) / f64::from(n.max(1))
+    })
+}
+
 impl Costs {
     pub(crate) fn of(profile: &DeviceProfile) -> Self {
         match profile.features.subgroups {
             // Registers that spill lie in the first-level cache, half of which the tile may take.
-            Some(sizes) if sizes.max <= 8 => Self {
+            Some(sizes) if is_cpu(profile) => Self {
                 lanes: sizes.max,
                 load: 45.0 * f64::from(sizes.max),
                 exchange: 2.0,

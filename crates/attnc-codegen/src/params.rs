@@ -10,6 +10,7 @@
 //!
 //! On entry: aliases a kernel's file imports. On exit: a module that declares these and `WORKGROUP_SIZE`.
 
+use crate::choice::is_cpu;
 use attnc_plan::DeviceProfile;
 
 /// Invocations of a workgroup where nothing is known of the device's subgroups: most GPUs run 32 at once.
@@ -35,10 +36,7 @@ pub(crate) fn workgroup_size(profile: &DeviceProfile) -> u32 {
 /// multiplications and spilled accumulators lie in the cache, so that large tiles win. A GPU has some 128
 /// registers a lane before it runs fewer lanes at once.
 pub(crate) fn matmul_tile(profile: &DeviceProfile) -> (u32, u32) {
-    match profile.features.subgroups {
-        Some(sizes) if sizes.max <= 8 => (8, 16),
-        _ => (4, 8),
-    }
+    if is_cpu(profile) { (8, 16) } else { (4, 8) }
 }
 
 /// Queries and keys of a tile of attention that is skipped as a whole or does without its mask: as in

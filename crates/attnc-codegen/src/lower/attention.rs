@@ -4,7 +4,7 @@ use super::attention_kernel::{AttentionKernel, AttentionNeeds, dims};
 use super::blocks::{Tiles, attention_tiles};
 use super::kernel::Dispatch;
 use super::pointwise::operations;
-use super::{Lowerer, div_ceil, label, multiple_of_4};
+use super::{Lowerer, constant, div_ceil, label, multiple_of_4};
 use crate::Stored;
 use crate::micro::{Access, AttentionTile, MAX_HELD, Weights};
 use crate::mods::{Function, IndexSpace, Mods, NameTensor, Printed, Returns};
@@ -430,11 +430,6 @@ fn weights(attention: &Attention) -> Weights {
             skips_absent: attention.skips_absent_keys(),
         },
     }
-}
-
-/// A length that is known when compiling.
-fn constant(dim: &Dim) -> Option<u32> {
-    dim.as_const().and_then(|n| u32::try_from(n).ok())
 }
 
 /// `flash_attention_fwd_rows.f32.r4d32.padding`.

@@ -3,7 +3,7 @@
 //! Costs are instructions of a subgroup for one row and key ([`Costs`]): loads of K and V are shared by all rows of a
 //! tile, arithmetic is each row's own, and rows that a tile has beyond those there are cost as much as the others.
 
-use crate::choice::{Candidate, Costs, KernelShape};
+use crate::choice::{Candidate, Costs, KernelShape, exchange_width, waste};
 use crate::micro::{Access, AttentionTile, MAX_HELD, MicroError, SubgroupAttentionTile, Weights};
 use crate::params;
 use attnc_plan::DeviceProfile;
@@ -94,14 +94,6 @@ impl AttentionKernel {
     }
 }
 
-/// Rows of which `used` are wanted cost as if there were no others.
-fn waste(rows: u32, used: Option<u32>) -> f64 {
-    match used {
-        Some(used) => f64::from(used.next_multiple_of(rows)) / f64::from(used.max(1)),
-        None => 1.0,
-    }
-}
-
 fn rows(needs: &AttentionNeeds, costs: &Costs) -> (AttentionKernel, Candidate) {
     let tile = &needs.rows;
     let most = params::attention_rows(tile.qk_dim.max(tile.v_dim));
@@ -150,16 +142,15 @@ fn subgroup(
     costs: &Costs,
 ) -> Option<(AttentionKernel, Candidate)> {
     let all = &needs.rows;
-    let sizes = profile.features.subgroups?;
+    let width = exchange_width(profile)?;
     let by_vectors = [all.q, all.k, all.v, all.o]
         .iter()
         .all(|access| *access == Access::Vec4);
     let in_one_walk = !matches!(all.weights, Weights::AfterSum { .. });
-    let fits = all.qk_dim <= MAX_HELD && by_vectors && in_one_walk && sizes.min >= 4;
-    if !fits || profile.limits.invocations < 8 {
+    let fits = all.qk_dim <= MAX_HELD && by_vectors && in_one_walk;
+    if !fits {
         return None;
     }
-    let width = if sizes.min >= 8 { 8 } else { 4 };
     let used = needs.q_len.map(|n| n * needs.heads_per_kv);
     let group = used.map_or(width, |n| n.next_power_of_two().min(width));
     let chunks = |dim: u32| dim.div_ceil(4 * width);

@@ -9,7 +9,7 @@
 use super::kernel::Dispatch;
 use super::matmul_kernel::MatmulNeeds;
 use super::pointwise::operations;
-use super::{Lowerer, div_ceil, label, multiple_of_4};
+use super::{Lowerer, constant, div_ceil, label, multiple_of_4};
 use crate::Stored;
 use crate::micro::{Access, LeftLoad, MatmulTile, RightLoad};
 use crate::mods::{Function, IndexSpace, Mods, Printed, Returns};
@@ -510,11 +510,6 @@ fn two_axes(batch: &[Axis], m: &Axis) -> Result<(bool, bool, [Axis; 2], Axis), D
         ),
     )
     .note("leave the result in the order of its axes"))
-}
-
-/// A length that is known when compiling.
-fn constant(dim: &Dim) -> Option<u32> {
-    dim.as_const().and_then(|n| u32::try_from(n).ok())
 }
 
 /// Letters for loads that are not by vectors.

@@ -3,7 +3,7 @@
 //! Costs are instructions of a subgroup for each element of the result and four steps of k ([`Costs`]): a tile of
 //! R rows and C columns loads R rows of A (or R / lanes, where lanes share them) and four rows of B.
 
-use crate::choice::{Candidate, Costs, KernelShape};
+use crate::choice::{Candidate, Costs, KernelShape, exchange_width, waste};
 use crate::micro::{LeftLoad, MatmulTile, RightLoad};
 use crate::params;
 use attnc_plan::DeviceProfile;
@@ -26,7 +26,7 @@ impl MatmulNeeds {
     pub(super) fn candidates(&self, profile: &DeviceProfile) -> Vec<(MatmulTile, Candidate)> {
         let costs = Costs::of(profile);
         let mut all = vec![self.candidate(self.rows(profile), &costs)];
-        if let Some(width) = shared_width(profile)
+        if let Some(width) = exchange_width(profile)
             && self.tile.a == LeftLoad::KVec4
         {
             for rows in SHARED_ROWS {
@@ -96,21 +96,4 @@ impl MatmulNeeds {
             },
         )
     }
-}
-
-/// Lanes that can hand rows round whatever the subgroup's width, if it is known.
-fn shared_width(profile: &DeviceProfile) -> Option<u32> {
-    let sizes = profile.features.subgroups?;
-    match sizes.min {
-        0..4 => None,
-        4..8 => Some(4),
-        _ => Some(8),
-    }
-}
-
-/// How much more is computed in steps of `step` than the `used` that are wanted.
-fn waste(step: u32, used: Option<u32>) -> f64 {
-    used.map_or(1.0, |n| {
-        f64::from(n.max(1).next_multiple_of(step)) / f64::from(n.max(1))
-    })
 }

@@ -380,6 +380,11 @@ impl<'g> Lowerer<'g> {
     }
 }
 
+/// A length that is known when compiling.
+fn constant(dim: &Dim) -> Option<u32> {
+    dim.as_const().and_then(|n| u32::try_from(n).ok())
+}
+
 /// Whether every value of the polynomial is a multiple of 4.
 fn multiple_of_4(dim: &Dim) -> bool {
     multiple_of(dim, 4)

@@ -4,7 +4,8 @@
 //! form for four ([`crate::mods`]); else one, or two of a packed type.
 
 use super::kernel::Dispatch;
-use super::{Lowerer, div_ceil, label, row_shape};
+use super::{Lowerer, div_ceil, label};
+use crate::choice::is_cpu;
 use crate::mods::{Function, IndexSpace, Mods, Printed, Returns, wgsl_type};
 use crate::params;
 use crate::stored::multiple_of;
@@ -167,7 +168,7 @@ impl Lowerer<'_> {
                 (mods, stored.item(), items, "")
             }
         };
-        let each = if row_shape::is_cpu(&self.plan.profile) {
+        let each = if is_cpu(&self.plan.profile) {
             ITEMS_ON_CPU
         } else {
             1

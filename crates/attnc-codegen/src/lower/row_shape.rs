@@ -9,6 +9,7 @@
 //!
 //! A function of profile and length alone. Results differ by the order of their sums only.
 
+use crate::choice::is_cpu;
 use attnc_ir::Dim;
 use attnc_plan::DeviceProfile;
 
@@ -29,9 +30,6 @@ const MOST: u32 = 256;
 /// Lanes of a row whose length is known at run time only, on a GPU: rows of attention scores and hidden states.
 const UNKNOWN: u32 = 128;
 
-/// Subgroups of at most so many lanes are a CPU's vector units: more lanes for a row would run one after the other.
-const CPU_SUBGROUP: u32 = 8;
-
 /// The lanes that share rows of `packs` loads each, or `None` where a lane would have less than `least` of them, so
 /// that the reductions are not worth it.
 pub(super) fn lanes(profile: &DeviceProfile, packs: &Dim, least: i64) -> Option<Lanes> {
@@ -45,6 +43,7 @@ pub(super) fn lanes(profile: &DeviceProfile, packs: &Dim, least: i64) -> Option<
         Some(n) => u32::try_from(n / 4).unwrap_or(MOST).clamp(1, MOST),
         None => UNKNOWN,
     };
+    // On a CPU more lanes for a row would run one after the other.
     let count = if is_cpu(profile) {
         max
     } else {
@@ -67,12 +66,6 @@ pub(super) fn lanes(profile: &DeviceProfile, packs: &Dim, least: i64) -> Option<
         file,
         subgroup_min,
     })
-}
-
-/// Whether subgroups are the vector units of a CPU, which runs few workgroups at once.
-pub(super) fn is_cpu(profile: &DeviceProfile) -> bool {
-    let subgroups = profile.features.subgroups;
-    subgroups.is_some_and(|sizes| sizes.max <= CPU_SUBGROUP)
 }
 
 impl Lanes {
