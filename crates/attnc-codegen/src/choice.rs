@@ -6,6 +6,8 @@
 //! | --- | --- | --- |
 //! | `rows` | an invocation owns rows; what they share is read at addresses that all lanes have in common | any device |
 //! | `subgroup` | lanes own columns and exchange sums | narrow subgroups, where a load costs as much as much arithmetic |
+//! | `tiled` | a workgroup stages tiles of the operands in its memory; each invocation has a block of the result in registers | GPUs, when there is much to reuse |
+//! | `matrix` | the same by cooperative matrices: f16 in, sums in f32 | GPUs with matrix units, operands of f16 |
 //!
 //! Lowering lists the candidates of a problem with a cost each ([`Candidate`]), and takes the cheapest, or what
 //! [`Choices`] say: one shape forced everywhere, or the winners of measurements on the device itself.
@@ -31,11 +33,15 @@ pub enum KernelShape {
     Rows,
     /// The lanes of a subgroup own columns and exchange sums.
     Subgroup,
+    /// Tiles of the operands in workgroup memory, and a block of the result in the registers of each invocation.
+    Tiled,
+    /// Products by cooperative matrices of f16 with sums in f32, on tiles in workgroup memory.
+    Matrix,
 }
 
 impl KernelShape {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Rows, Self::Subgroup];
+    pub const ALL: [Self; 4] = [Self::Rows, Self::Subgroup, Self::Tiled, Self::Matrix];
 
     /// The name in reports and on command lines.
     #[must_use]
@@ -43,6 +49,8 @@ impl KernelShape {
         match self {
             Self::Rows => "rows",
             Self::Subgroup => "subgroup",
+            Self::Tiled => "tiled",
+            Self::Matrix => "matrix",
         }
     }
 
