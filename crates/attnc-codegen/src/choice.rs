@@ -10,7 +10,8 @@
 //! | `matrix` | the same by cooperative matrices: f16 in, sums in f32 | GPUs with matrix units, operands of f16 |
 //!
 //! Lowering lists the candidates of a problem with a cost each ([`Candidate`]), and takes the cheapest, or what
-//! [`Choices`] say: one shape forced everywhere, or the winners of measurements on the device itself.
+//! [`Choices`] say: one shape forced everywhere, or the winners of measurements on the device itself. What it took,
+//! why, and what else there was is a [`Decision`].
 //!
 //! ```
 //! use attnc_codegen::choice::{Choices, KernelShape};
@@ -95,17 +96,69 @@ pub struct Decision {
     pub candidates: Vec<Candidate>,
     /// Which of them does.
     pub chosen: usize,
+    /// Why this one.
+    pub why: Why,
     /// The steps that compute problems of this kind.
     pub steps: Vec<usize>,
 }
 
+impl Decision {
+    /// What measurements of it are kept under, see [`Choices::tuned`].
+    #[must_use]
+    pub fn key(&self) -> String {
+        key(&self.problem, &self.candidates)
+    }
+}
+
+/// The problem and all that could compute it: where a candidate is new or gone, what was measured says nothing.
+fn key(problem: &str, candidates: &[Candidate]) -> String {
+    let mut names: Vec<String> = candidates.iter().map(Candidate::name).collect();
+    names.sort_unstable();
+    format!("{problem}: {}", names.join(" "))
+}
+
+/// Why a candidate was taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Why {
+    /// It costs least by the cost model.
+    Cheapest,
+    /// It was the fastest on the device.
+    Measured {
+        /// Its time over that of the one that costs least by the model: 1 where it is that one.
+        ratio: f64,
+    },
+    /// It is of the shape that was asked for.
+    Forced,
+}
+
+impl Why {
+    /// In words, without figures: `the cheapest by the cost model`.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Cheapest => "the cheapest by the cost model",
+            Self::Measured { .. } => "the fastest when measured on this device",
+            Self::Forced => "as asked for",
+        }
+    }
+}
+
+/// What a measurement found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// The fastest candidate, as [`Candidate::name`] has it.
+    pub candidate: String,
+    /// See [`Why::Measured`].
+    pub ratio: f64,
+}
+
 /// What overrides the cost model.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Choices {
     /// Every problem that has a candidate of this shape gets it.
     pub forced: Option<KernelShape>,
-    /// Candidates by problem, as measured.
-    pub tuned: BTreeMap<String, String>,
+    /// What was measured, by [`Decision::key`].
+    pub tuned: BTreeMap<String, Measured>,
 }
 
 impl Choices {
@@ -119,16 +172,18 @@ impl Choices {
     }
 
     /// Which of the candidates, the cheapest first, is taken, and why.
-    pub(crate) fn pick(&self, problem: &str, candidates: &[Candidate]) -> (usize, &'static str) {
+    pub(crate) fn pick(&self, problem: &str, candidates: &[Candidate]) -> (usize, Why) {
         let shape = self.forced;
         if let Some(at) = shape.and_then(|s| candidates.iter().position(|c| c.shape == s)) {
-            return (at, "as asked for");
+            return (at, Why::Forced);
         }
-        let tuned = self.tuned.get(problem);
-        if let Some(at) = tuned.and_then(|t| candidates.iter().position(|c| c.name() == *t)) {
-            return (at, "the fastest when measured on this device");
+        if let Some(found) = self.tuned.get(&key(problem, candidates))
+            && let Some(at) = candidates.iter().position(|c| c.name() == found.candidate)
+        {
+            let ratio = found.ratio;
+            return (at, Why::Measured { ratio });
         }
-        (0, "the cheapest by the cost model")
+        (0, Why::Cheapest)
     }
 }
 
@@ -220,11 +275,37 @@ mod tests {
         ];
         assert_eq!(Choices::default().pick("p", &list).0, 0);
         let mut choices = Choices::default();
-        choices.tuned.insert("p".into(), "rows.r4".into());
-        assert_eq!(choices.pick("p", &list).0, 1);
-        assert_eq!(choices.pick("q", &list).0, 0);
+        let measured = Measured {
+            candidate: "rows.r4".into(),
+            ratio: 0.5,
+        };
+        choices.tuned.insert(key("p", &list), measured);
+        assert_eq!(choices.pick("p", &list), (1, Why::Measured { ratio: 0.5 }));
+        assert_eq!(choices.pick("q", &list), (0, Why::Cheapest));
         choices.forced = Some(KernelShape::Subgroup);
-        assert_eq!(choices.pick("p", &list).0, 0);
+        assert_eq!(choices.pick("p", &list), (0, Why::Forced));
+    }
+
+    #[test]
+    fn what_was_measured_among_others_says_nothing() {
+        let list = [
+            candidate(KernelShape::Subgroup, 1.0),
+            candidate(KernelShape::Rows, 2.0),
+        ];
+        let mut choices = Choices::default();
+        let measured = Measured {
+            candidate: "rows.r4".into(),
+            ratio: 0.5,
+        };
+        choices.tuned.insert(key("p", &list), measured);
+        let more = [
+            candidate(KernelShape::Subgroup, 1.0),
+            candidate(KernelShape::Tiled, 1.5),
+            candidate(KernelShape::Rows, 2.0),
+        ];
+        assert_eq!(choices.pick("p", &more), (0, Why::Cheapest));
+        let dearer = [list[1].clone(), list[0].clone()];
+        assert_eq!(choices.pick("p", &dearer).0, 0, "whatever the order");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::{Error, HostTensor, Model, Port, Tensors, compile, derived, files, ma
 use std::path::{Path, PathBuf};
 
 /// How to run a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SessionOptions {
     /// `auto`, `gpu`, `cpu`, or the name of a registered backend.
     pub backend: String,

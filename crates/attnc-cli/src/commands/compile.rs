@@ -2,7 +2,7 @@
 
 use crate::args::{self, Kernels, ModelPath};
 use crate::{Outcome, progress, summary};
-use attnc::explain::{Attention, plural};
+use attnc::explain::{Attention, Choice, choices_text, plural};
 use attnc::plan::bundle;
 use attnc::{Error, opt, require_fused};
 use std::path::PathBuf;
@@ -69,6 +69,10 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
             dir.display(),
             profile.name
         );
+        let chosen = choices_text(&Choice::of(&compiled.decisions));
+        if !chosen.is_empty() {
+            say!("{}", chosen.trim_end());
+        }
     }
     Ok(Outcome::Good)
 }

@@ -4,7 +4,6 @@ use crate::args::{self, Kernels, ModelPath, NamedDim};
 use crate::{Outcome, progress, summary};
 use attnc::plan::DimValues;
 use attnc::{Error, explain, opt, require_fused};
-use serde::Serialize;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -50,15 +49,6 @@ enum Format {
     Attn,
 }
 
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Printed<'a> {
-    #[serde(flatten)]
-    report: &'a explain::Report,
-    /// Of this process, which compiled and ran nothing; null where the system does not say.
-    host_peak_bytes: Option<u64>,
-}
-
 pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     let model = args::open_model(&options.path.model)?;
     let passes = opt::Options {
@@ -78,10 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
         options.format
     } {
         Format::Text => say!("{}", explain::text(&explained.report).trim_end()),
-        Format::Json => summary::print_json(&Printed {
-            report: &explained.report,
-            host_peak_bytes: attnc::host_peak_bytes(),
-        })?,
+        Format::Json => summary::print_json(&explained.report)?,
         Format::Dot => say!("{}", explain::dot(&explained.optimised.graph).trim_end()),
         Format::Mermaid => say!(
             "{}",

@@ -330,16 +330,20 @@ impl Problem {
         })
     }
 
-    /// What there is to choose a kernel for: `attention.f32.d64.causal q_len 128`.
+    /// What there is to choose a kernel for: `attention.f32.d64.causal, 128 queries, 4 heads a KV head`.
     fn text(&self, types: &str, attention: &Attention, rows: Option<u32>) -> String {
         let text = key("attention", types, &dims(&self.tile), attention);
-        let number = |n: Option<u32>| n.map_or("any".to_owned(), |n| n.to_string());
-        let heads = constant(&self.sizes.heads_per_kv);
-        format!(
-            "{text} q_len {} heads_per_kv {}",
-            number(rows),
-            number(heads)
-        )
+        let rows = match rows {
+            Some(1) => "1 query".to_owned(),
+            Some(n) => format!("{n} queries"),
+            None => "any queries".to_owned(),
+        };
+        let heads = match constant(&self.sizes.heads_per_kv) {
+            Some(1) => String::new(),
+            Some(n) => format!(", {n} heads a KV head"),
+            None => ", any heads a KV head".to_owned(),
+        };
+        format!("{text}, {rows}{heads}")
     }
 
     /// The words of `Shape`, in order.

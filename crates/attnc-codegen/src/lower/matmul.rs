@@ -312,12 +312,26 @@ impl Problem {
         self.batches() * div_ceil(&self.m.size, rows) * div_ceil(&self.n, columns)
     }
 
-    /// What there is to choose a kernel for: `matmul.f32 m 128 k 384 n 384`.
+    /// What there is to choose a kernel for: `matmul.f32, any × 384 × 1536, B by columns`.
     fn text(&self, types: &str, tile: &MatmulTile) -> String {
         let size = |dim: &Dim| constant(dim).map_or("any".to_owned(), |n| n.to_string());
-        let loads = loads(tile);
-        let [m, k, n] = [&self.m.size, &self.k, &self.n].map(size);
-        format!("matmul.{types}{loads} m {m} k {k} n {n}")
+        let sizes = [&self.m.size, &self.k, &self.n].map(size).join(" × ");
+        let a = match tile.a {
+            LeftLoad::KVec4 => "",
+            LeftLoad::Scalar => ", A one by one",
+            LeftLoad::Element => ", A by a function",
+        };
+        let b = match tile.b {
+            RightLoad::NVec4 => "",
+            RightLoad::KVec4 => ", B by columns",
+            RightLoad::Scalar => ", B one by one",
+            RightLoad::Element => ", B by a function",
+        };
+        let c = match tile.c {
+            Access::Vec4 => "",
+            Access::Scalar => ", C one by one",
+        };
+        format!("matmul.{types}, {sizes}{a}{b}{c}")
     }
 
     /// Operations of the product, and `epilogue` more an element.

@@ -242,7 +242,7 @@ impl<'g> Lowerer<'g> {
         let (at, why) = self.choices.pick(&problem, &candidates);
         let chosen = Chosen {
             tile: candidates[at].tile.clone(),
-            why,
+            why: why.words(),
         };
         let step = self.plan.steps.len();
         match self.decisions.iter_mut().find(|d| d.problem == problem) {
@@ -251,6 +251,7 @@ impl<'g> Lowerer<'g> {
                 problem,
                 candidates,
                 chosen: at,
+                why,
                 steps: vec![step],
             }),
         }

@@ -1,9 +1,9 @@
 //! The projections of one attention (Q, K and V of the same rows) become one product, and windows on it.
 //!
 //! ```text
-//! %q = matmul %x, %wq, %bq        %qkv = matmul %x, [%wq %wk %wv], [%bq %bk %bv]
-//! %k = matmul %x, %wk, %bk        %q = slice %qkv, axis = 2, start = 0, len = 384
-//! %v = matmul %x, %wv, %bv        %k = slice %qkv, axis = 2, start = 384, len = 384   …
+//! %q = matmul %x, %wq, %bq        %q+k+v = matmul %x, [%wq %wk %wv], [%bq %bk %bv]
+//! %k = matmul %x, %wk, %bk        %q = slice %q+k+v, axis = 2, start = 0, len = 384
+//! %v = matmul %x, %wv, %bv        %k = slice %q+k+v, axis = 2, start = 384, len = 384   …
 //! ```
 //!
 //! One launch instead of three reads `%x` once and fills a device that one of them would not. The weights are put
@@ -252,7 +252,9 @@ fn merge(graph: &mut Graph, group: &[Projection], trace: &mut Trace) {
         dtype: graph.ty(first.value).dtype,
         shape,
     };
-    let merged = graph.insert(Op::MatMul, &operands, ty, None);
+    let parts: Vec<&str> = group.iter().map(|p| graph.node(p.value).name()).collect();
+    let name = name_of(&parts);
+    let merged = graph.insert(Op::MatMul, &operands, ty, Some(&name));
     let origins = group
         .iter()
         .flat_map(|p| graph.node(p.value).origin.clone());
@@ -277,6 +279,30 @@ fn merge(graph: &mut Graph, group: &[Projection], trace: &mut Trace) {
     trace.remark_on(RemarkKind::Fused, names, message);
 }
 
+/// The names of all of them, with the path that they share before and behind written once:
+/// `layer.0/query+key+value/Add` of `layer.0/query/Add` and so on.
+fn name_of(parts: &[&str]) -> String {
+    let is_path = |c: char| matches!(c, '/' | '.');
+    let first = parts[0];
+    let before = first.rmatch_indices(is_path).map(|(at, _)| &first[..=at]);
+    let before = before
+        .chain([""])
+        .find(|p| parts.iter().all(|n| n.starts_with(p)));
+    let behind = first.match_indices(is_path).map(|(at, _)| &first[at..]);
+    let behind = behind
+        .chain([""])
+        .find(|p| parts.iter().all(|n| n.ends_with(p)));
+    let (before, behind) = (before.unwrap_or_default(), behind.unwrap_or_default());
+    let own = |name: &&'_ str| {
+        let own = name.strip_prefix(before)?.strip_suffix(behind)?;
+        (!own.is_empty()).then(|| own.to_owned())
+    };
+    match parts.iter().map(own).collect::<Option<Vec<_>>>() {
+        Some(own) => format!("{before}{}{behind}", own.join("+")),
+        None => parts.join("+"),
+    }
+}
+
 /// Constants of `rows` rows each, side by side, named after all of them.
 fn beside(parts: &[&TensorData], rows: usize, shape: Vec<usize>) -> TensorData {
     let bytes = |part: &TensorData| {
@@ -297,5 +323,22 @@ fn beside(parts: &[&TensorData], rows: usize, shape: Vec<usize>) -> TensorData {
     match names {
         Some(names) => data.named(&names.join("+")),
         None => data,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_of;
+
+    #[test]
+    fn merged_products_are_named_after_their_parts() {
+        assert_eq!(name_of(&["q", "k", "v"]), "q+k+v");
+        assert_eq!(
+            name_of(&["/layer.0/query/Add_out", "/layer.0/key/Add_out"]),
+            "/layer.0/query+key/Add_out"
+        );
+        assert_eq!(name_of(&["linear", "linear_1"]), "linear+linear_1");
+        // What is before and what is behind overlap.
+        assert_eq!(name_of(&["a/b/c", "a/b/b/c"]), "a/b/c+a/b/b/c");
     }
 }

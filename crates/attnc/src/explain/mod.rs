@@ -12,10 +12,12 @@
 //! # Ok::<(), attnc::Error>(())
 //! ```
 
+mod choices;
 mod draw;
 mod text;
 mod tiles;
 
+pub use choices::{Choice, Costed, choices_text};
 pub use draw::{dot, mermaid};
 pub use text::{plural, text};
 pub use tiles::Tiles;
@@ -45,6 +47,8 @@ pub struct Report {
     pub steps: usize,
     /// The distinct kernels, in order of first use.
     pub kernels: Vec<Kernel>,
+    /// Which kernel each problem got where there are several that could compute it, and why.
+    pub choices: Vec<Choice>,
     /// What is kept in memory.
     pub buffers: Buffers,
     /// What of each distinct attention is skipped at the lengths given, if they were.
@@ -183,13 +187,14 @@ pub fn explain_with(
     let optimised = compile::optimise(&model.graph, options)?;
     let compiled = compile::lower_with(&optimised.graph, profile, choices)?.named_after(model);
     Ok(Explained {
-        report: report(model, &optimised, &compiled.plan),
+        report: report(model, &optimised, &compiled),
         optimised,
         compiled,
     })
 }
 
-fn report(model: &Model, optimised: &Optimised, plan: &Plan) -> Report {
+fn report(model: &Model, optimised: &Optimised, compiled: &Compiled) -> Report {
+    let plan = &compiled.plan;
     let port = |p: &crate::Port| format!("{}: {}", p.name, p.type_text());
     let mut notes = model.notes.clone();
     notes.extend(plan.notes.iter().cloned());
@@ -205,6 +210,7 @@ fn report(model: &Model, optimised: &Optimised, plan: &Plan) -> Report {
         rewrites: optimised.rewrites,
         steps: plan.steps.len(),
         kernels: kernels(plan),
+        choices: Choice::of(&compiled.decisions),
         buffers: Buffers {
             weights: plan.weight_bytes(),
             arena_peak: plan::arena_peak_expression(plan),

@@ -1,6 +1,6 @@
 //! The report as people read it.
 
-use super::{Attention, Buffers, Remark, Report, Tiles};
+use super::{Attention, Buffers, Remark, Report, Tiles, choices_text};
 use indexmap::IndexMap;
 use std::fmt::Write as _;
 
@@ -30,6 +30,10 @@ fn write(out: &mut String, report: &Report) -> std::fmt::Result {
     tiles(out, &report.tiles)?;
     remarks(out, report)?;
     kernels(out, report)?;
+    let chosen = choices_text(&report.choices);
+    if !chosen.is_empty() {
+        write!(out, "\nkernels chosen\n{chosen}")?;
+    }
     buffers(out, &report.buffers)?;
     for note in &report.notes {
         writeln!(out, "note: {note}")?;
