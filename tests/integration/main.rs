@@ -5,6 +5,7 @@
 //! | `models/…` | real architectures: all attention fused, results within tolerance of the f64 oracle on both backends, nothing compiled for a second length, no N×N buffer, the same bytes twice |
 //! | `corpus/…` | models nobody made for attnc: right on both backends, every refusal listed by name |
 //! | `properties/…` | GPU = CPU = f64 oracle over ragged lengths, masks of every kind, garbage where no result may come from |
+//! | `…, each shape` | the same with each kernel shape forced in turn, under profiles of other widths of subgroups |
 //! | `skipping/…` | tiles of masked keys are not visited: counted by the kernel |
 //!
 //! What is missing on a machine makes its trials *ignored*, with the reason. `ATTNC_REQUIRE_GPU=1` makes
@@ -17,6 +18,7 @@
 )]
 
 mod corpus;
+mod forced;
 mod models;
 mod properties;
 mod skipping;

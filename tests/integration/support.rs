@@ -1,6 +1,7 @@
 //! What the trials share: where things are, which backends there are, how results are compared.
 
-use attnc::backend::{Backends, GpuBackend, Opened};
+use crate::forced;
+use attnc::backend::{Backends, Opened};
 use attnc::gpu::{AdapterChoice, Gpu};
 use attnc::verify::{Tolerance, compare_all};
 use attnc::{Error, Model, Session, SessionOptions, Tensors, opt};
@@ -75,7 +76,7 @@ impl Need {
 }
 
 /// The adapter, a software one if need be, opened once for all trials.
-fn gpu() -> &'static Result<Gpu, String> {
+pub(crate) fn gpu() -> &'static Result<Gpu, String> {
     static OPENED: OnceLock<Result<Gpu, String>> = OnceLock::new();
     OPENED.get_or_init(|| {
         let opened = Gpu::open(&AdapterChoice::any());
@@ -83,37 +84,18 @@ fn gpu() -> &'static Result<Gpu, String> {
     })
 }
 
-/// The GPU as if it had no f16: elements of 16 bits lie two a word.
-pub(crate) const PACKED: &str = "gpu by words";
-
-/// The GPU as if it had no subgroup operations.
-pub(crate) const NO_SUBGROUPS: &str = "gpu without subgroups";
-
-/// The GPU as if its subgroups had anything from 4 to 64 lanes.
-pub(crate) const ANY_SUBGROUPS: &str = "gpu of any subgroups";
-
-/// The standard backends, the GPU being the one that the trials share, and that one with other profiles.
-fn backends() -> Backends {
+/// The standard backends, the GPU being the one that the trials share, and that one as `site` says.
+fn backends(site: &str) -> Backends {
     let mut backends = Backends::standard();
-    if let Ok(gpu) = gpu() {
-        let mut packed = gpu.clone();
-        packed.profile.features.f16 = false;
-        let mut plain = gpu.clone();
-        plain.profile.features.subgroups = None;
-        let mut any = gpu.clone();
-        if let Some(sizes) = &mut any.profile.features.subgroups {
-            (sizes.min, sizes.max) = (sizes.min.min(4), sizes.max.max(64));
-        }
-        for (name, gpu) in [
-            ("gpu", gpu.clone()),
-            (PACKED, packed),
-            (NO_SUBGROUPS, plain),
-            (ANY_SUBGROUPS, any),
-        ] {
-            backends.register(name, move |_| {
-                Ok(Opened::chosen(Box::new(GpuBackend::from(gpu.clone()))))
-            });
-        }
+    if site != "cpu"
+        && let Ok(gpu) = gpu()
+        && forced::backend(site, gpu).is_some()
+    {
+        let name = site.to_owned();
+        backends.register(site, move |_| {
+            let backend = forced::backend(&name, gpu).expect("found before");
+            Ok(Opened::chosen(backend))
+        });
     }
     backends
 }
@@ -158,13 +140,13 @@ pub(crate) fn absent(name: &str, why: &'static str) -> Trial {
     Trial::ignorable_test(name, move || Ok(Completion::ignored_with(why)))
 }
 
-/// The model on a backend: `cpu`, `gpu`, or that with another profile.
+/// The model on a backend: `cpu`, or a site of the GPU ([`forced`]).
 pub(crate) fn session(model: &Model, backend: &str) -> Result<Session, Error> {
     let options = SessionOptions {
         backend: backend.to_owned(),
         ..SessionOptions::default()
     };
-    Session::of_model(model, &options, &backends())
+    Session::of_model(model, &options, &backends(backend))
 }
 
 /// The passes without attention fusion.

@@ -3,6 +3,7 @@
 
 use super::Gear;
 use super::verdict::{Judged, Place, Verdict, settle};
+use crate::forced::by_each_shape;
 use crate::support::{Outcome, absent, agree, material, on_both, session};
 use attnc::{Error, Model, npz};
 use libtest_mimic::Trial;
@@ -96,7 +97,15 @@ pub(super) fn trials(gear: Gear) -> Vec<Trial> {
     }
     let trials = exports.into_iter().flat_map(|export| {
         let name = format!("corpus/exports/{}", export.name());
-        on_both(&name, &[], move |backend| runs(&export, backend))
+        let mut trials = Vec::new();
+        // Some hundred pipelines a shape: not in every run.
+        if gear == Gear::Full && export.case.attention.is_some_and(|n| n > 0) {
+            let export = export.clone();
+            let shaped = by_each_shape(&name, "gpu", move |site| runs_in_shape(&export, site));
+            trials.push(shaped);
+        }
+        trials.extend(on_both(&name, &[], move |backend| runs(&export, backend)));
+        trials
     });
     trials.collect()
 }
@@ -110,6 +119,13 @@ fn runs(export: &Export, backend: &'static str) -> Outcome {
     };
     let judged = judge(export, backend).unwrap_or_else(|error| Judged::error(&error));
     settle(&place, judged)
+}
+
+fn runs_in_shape(export: &Export, site: &str) -> Outcome {
+    match judge(export, site)?.verdict {
+        Verdict::Right => Ok(()),
+        other => Err(format!("{other:?}").into()),
+    }
 }
 
 fn judge(export: &Export, backend: &str) -> Result<Judged, Error> {

@@ -3,7 +3,9 @@
 //! They are read from beside the workspace, or, where that is not there, from the pinned `onnx` package
 //! that `cargo xtask fetch` brings, which has most of them.
 
+use super::known;
 use super::verdict::{Judged, Place, Verdict, settle};
+use crate::forced::by_each_shape;
 use crate::support::{Need, Outcome, material, on_both, session, trial, workspace};
 use attnc::sources::{self, Role, Source};
 use attnc::{Error, HostDType, HostTensor, Model, Tensors};
@@ -47,9 +49,32 @@ pub(super) fn trials() -> Vec<Trial> {
     };
     let trials = folders.into_iter().flat_map(|folder| {
         let name = format!("corpus/node/{}", name_of(&folder));
-        on_both(&name, &[], move |backend| runs(&folder, backend))
+        let mut trials = Vec::new();
+        if has_shapes(&folder) {
+            let folder = folder.clone();
+            let shaped = by_each_shape(&name, "gpu", move |site| runs_in_shape(&folder, site));
+            trials.push(shaped);
+        }
+        trials.extend(on_both(&name, &[], move |backend| runs(&folder, backend)));
+        trials
     });
     trials.collect()
+}
+
+/// Whether it is of an operation whose kernels have shapes, and not refused.
+fn has_shapes(folder: &Path) -> bool {
+    let name = name_of(folder);
+    let operation = name.trim_start_matches("test_");
+    let shaped = ["attention", "flexattention", "matmul", "gemm"];
+    let known = known::expected(&format!("node/{name}"), "gpu");
+    shaped.iter().any(|of| operation.starts_with(of)) && known.is_none()
+}
+
+fn runs_in_shape(folder: &Path, site: &str) -> Outcome {
+    match judge(folder, site)?.verdict {
+        Verdict::Right => Ok(()),
+        other => Err(format!("{other:?}").into()),
+    }
 }
 
 fn runs(folder: &Path, backend: &'static str) -> Outcome {

@@ -5,7 +5,8 @@
 //! fell on the other side of a tie, and no more.
 
 use super::{Family, Fill, Lengths};
-use crate::support::{Need, Outcome, PACKED, check_eq, ensure, session, trial};
+use crate::forced::PACKED;
+use crate::support::{Need, Outcome, check_eq, ensure, session, trial};
 use attnc::{HostDType, HostTensor, Model, Tensors};
 use libtest_mimic::Trial;
 

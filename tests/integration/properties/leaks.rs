@@ -6,6 +6,7 @@
 
 use super::families::{ADDED, BOOLEAN, CAUSAL, Heads, attention, filled};
 use super::{Family, Fill, Lengths, Random, sampled};
+use crate::forced::by_each_shape;
 use crate::support::{Outcome, agree, ensure, on_both, same_bits, session};
 use attnc::{HostTensor, Session, Tensors};
 use libtest_mimic::Trial;
@@ -32,27 +33,33 @@ pub(super) fn trials() -> Vec<Trial> {
     );
     let causal = several_tiles(CAUSAL);
     let small = boolean.clone();
-    let mut trials = on_both("properties/garbage behind a boolean mask", &[], move |b| {
+    let mut trials = everywhere("properties/garbage behind a boolean mask", move |b| {
         masked_keys(&boolean, [&GARBAGE, &GARBAGE], b)
     });
-    trials.extend(on_both("properties/garbage behind -inf", &[], move |b| {
+    trials.extend(everywhere("properties/garbage behind -inf", move |b| {
         masked_keys(&infinite, [&FINITE, &GARBAGE], b)
     }));
     // Values behind a finite fill are multiplied by 0, as the source says; keys are never looked at.
-    trials.extend(on_both(
+    trials.extend(everywhere(
         "properties/garbage in keys behind a finite fill",
-        &[],
         move |b| masked_keys(&filled_keys, [&GARBAGE, &[]], b),
     ));
-    trials.extend(on_both("properties/keys of the future", &[], move |b| {
+    trials.extend(everywhere("properties/keys of the future", move |b| {
         hidden_keys(&causal, |q, kv, _| kv <= q, b)
     }));
     trials.extend(hidden());
-    trials.extend(on_both(
+    trials.extend(everywhere(
         "properties/leftovers of a longer run",
-        &[],
         move |b| leftovers(&small, b),
     ));
+    trials
+}
+
+/// On both backends, and on the GPU in each kernel shape.
+fn everywhere(name: &str, check: impl Fn(&str) -> Outcome + Clone + Send + 'static) -> Vec<Trial> {
+    let shaped = check.clone();
+    let mut trials = on_both(name, &[], check);
+    trials.push(by_each_shape(name, "gpu", shaped));
     trials
 }
 
@@ -139,7 +146,7 @@ fn hidden() -> Vec<Trial> {
     let trials = cases.into_iter().flat_map(|(name, masked, sees)| {
         let family = several_tiles(&masked);
         let name = format!("properties/keys hidden by {name}");
-        on_both(&name, &[], move |b| hidden_keys(&family, sees, b))
+        everywhere(&name, move |b| hidden_keys(&family, sees, b))
     });
     trials.collect()
 }

@@ -13,6 +13,7 @@ mod kernels;
 mod leaks;
 mod masks;
 mod rows;
+mod shapes;
 
 use crate::support::{Outcome, agree, check_eq, on_both, session};
 use attnc::plan::DimValues;
@@ -29,8 +30,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         functions::families(),
         kernels::families(),
     ];
-    let families = families.into_iter().flatten();
-    let mut trials: Vec<_> = families.flat_map(Family::trials).collect();
+    let families: Vec<_> = families.into_iter().flatten().collect();
+    let mut trials = shapes::trials(&families);
+    trials.extend(families.into_iter().flat_map(Family::trials));
     trials.extend(fills::trials());
     trials.extend(halves::trials());
     trials.extend(leaks::trials());
@@ -82,6 +84,8 @@ enum Lengths {
     Tiles,
     /// From 0 to this.
     FromNone(i64),
+    /// One in almost every other case, else a few, or some tiles.
+    Decoding,
 }
 
 impl Lengths {
@@ -89,6 +93,13 @@ impl Lengths {
         match self {
             Self::To(most) => (1..=most).boxed(),
             Self::FromNone(most) => (0..=most).boxed(),
+            Self::Decoding => prop_oneof![
+                4 => Just(1i64),
+                3 => 2i64..=9,
+                2 => 60i64..=70,
+                1 => 120i64..=140,
+            ]
+            .boxed(),
             Self::Tiles => prop_oneof![
                 5 => 1i64..=40,
                 4 => 120i64..=270,

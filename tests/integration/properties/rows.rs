@@ -5,7 +5,8 @@
 //! order than memory's, which one invocation owns.
 
 use super::{Family, Fill, Lengths};
-use crate::support::{ANY_SUBGROUPS, NO_SUBGROUPS, Need, trial};
+use crate::forced::{ANY_SUBGROUPS, NO_SUBGROUPS};
+use crate::support::{Need, trial};
 use libtest_mimic::Trial;
 
 pub(super) fn trials() -> Vec<Trial> {
