@@ -56,6 +56,7 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "lib/balanced",
     "lib/block_bits",
     "lib/erf",
+    "lib/f32_pairs",
     "lib/float_bits",
     "lib/gather_index",
     "lib/gelu",

@@ -190,14 +190,16 @@ impl Choices {
 /// What the things kernels do cost on a device, in instructions of a subgroup.
 ///
 /// A software rasteriser runs the lanes of a subgroup as one vector of the CPU. It has no gather worth the name: a
-/// load is a loop over the lanes, some 45 instructions each (lavapipe, Mesa 22.3, read from its machine code), while
-/// arithmetic is one instruction for all lanes. A GPU loads for all lanes at once.
+/// load is a loop over the lanes, some 45 instructions each for four words, of 32 bits or 64 alike (lavapipe, Mesa 22.3,
+/// read from its machine code), while arithmetic is one instruction for all lanes. A GPU loads for all lanes at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Costs {
     /// Lanes that work together.
     pub(crate) lanes: u32,
-    /// A load of four elements by every lane.
+    /// A load by every lane, of whatever it is.
     pub(crate) load: f64,
+    /// The same again for each word of it.
+    pub(crate) word: f64,
     /// Moving one number between lanes.
     pub(crate) exchange: f64,
     /// Numbers of an attention's Q and O that a lane may hold before they cost more than they save.
@@ -234,19 +236,26 @@ pub(crate) fn waste(step: u32, used: Option<u32>) -> f64 {
 }
 
 impl Costs {
+    /// A load of a vector of so many words by every lane.
+    pub(crate) fn load(&self, words: u32) -> f64 {
+        self.load + self.word * f64::from(words)
+    }
+
     pub(crate) fn of(profile: &DeviceProfile) -> Self {
         match profile.features.subgroups {
             // Registers that spill lie in the first-level cache, half of which the tile may take.
             Some(sizes) if is_cpu(profile) => Self {
                 lanes: sizes.max,
-                load: 45.0 * f64::from(sizes.max),
+                load: 9.0 * f64::from(sizes.max),
+                word: 9.0 * f64::from(sizes.max),
                 exchange: 2.0,
                 registers: 512,
-                accumulators: 192,
+                accumulators: 256,
             },
             sizes => Self {
                 lanes: sizes.map_or(32, |s| s.min),
                 load: 8.0,
+                word: 0.0,
                 exchange: 4.0,
                 registers: 192,
                 accumulators: 64,

@@ -26,6 +26,7 @@
 
 mod attention;
 mod attention_subgroup;
+mod lane_columns;
 mod matmul;
 mod rows;
 
@@ -57,20 +58,16 @@ impl Access {
     }
 }
 
-/// Import lines for the functions that read and write packed operands: `reads` and `writes` say how.
-fn packed_imports(reads: &[(Access, Stored)], writes: (Access, Stored)) -> String {
+/// A function that reads items: its file, as import lines spell it, and its name.
+pub(crate) type Reader = (&'static str, &'static str);
+
+/// Import lines for these functions, and those that write vectors of `written`.
+fn imports(readers: impl IntoIterator<Item = Reader>, written: Stored) -> String {
     let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (access, stored) in reads {
-        let Some(library) = stored.library() else {
-            continue;
-        };
-        let name = match access {
-            Access::Vec4 => library.vec4,
-            Access::Scalar => library.at,
-        };
-        names.entry(library.module).or_default().insert(name);
+    for (module, name) in readers {
+        names.entry(module).or_default().insert(name);
     }
-    if let Some(library) = writes.1.library() {
+    if let Some(library) = written.library() {
         names
             .entry(library.module)
             .or_default()

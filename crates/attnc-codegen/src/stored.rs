@@ -14,8 +14,10 @@
 //! A word has one owner: whoever writes one of its elements writes, or keeps, the other, and no other
 //! invocation of the dispatch stores to it. Lowering sees to it, or lets the kernel write f32 and packs that.
 
+use crate::choice::is_cpu;
+use crate::micro::{Access, Reader};
 use attnc_ir::{DType, Dim};
-use attnc_plan::Features;
+use attnc_plan::{DeviceProfile, Features};
 use std::fmt;
 
 /// How one tensor's elements are stored.
@@ -23,6 +25,8 @@ use std::fmt;
 pub enum Stored {
     /// Words of one f32.
     F32,
+    /// The same, vectors of which are read as words of 64 bits, two elements each.
+    F32Pairs,
     /// Words of one i32.
     I32,
     /// Words of one u32.
@@ -52,6 +56,16 @@ impl Stored {
         }
     }
 
+    /// How a kernel on this device reads vectors of the type. A CPU's lanes pay for each element of a load, of
+    /// whatever size.
+    #[must_use]
+    pub fn read_by_vectors(dtype: DType, profile: &DeviceProfile) -> Self {
+        match Self::of(dtype, &profile.features) {
+            Self::F32 if is_cpu(profile) && profile.features.int64 => Self::F32Pairs,
+            stored => stored,
+        }
+    }
+
     /// Whether a word holds two elements.
     #[must_use]
     pub fn is_packed(self) -> bool {
@@ -62,7 +76,7 @@ impl Stored {
     #[must_use]
     pub fn item(self) -> &'static str {
         match self {
-            Self::F32 => "f32",
+            Self::F32 | Self::F32Pairs => "f32",
             Self::I32 => "i32",
             Self::F16 => "f16",
             Self::U32 | Self::Bool | Self::PackedF16 | Self::PackedBf16 => "u32",
@@ -74,6 +88,7 @@ impl Stored {
     pub fn vec4(self) -> &'static str {
         match self {
             Self::F32 => "vec4<f32>",
+            Self::F32Pairs => "vec2<u64>",
             Self::F16 => "vec4<f16>",
             Self::PackedF16 | Self::PackedBf16 => "vec2<u32>",
             Self::I32 => "vec4<i32>",
@@ -105,6 +120,7 @@ impl Stored {
         match self.library() {
             Some(library) => format!("{}({array}[{at}])", library.vec4),
             None if self == Self::F16 => format!("vec4<f32>({array}[{at}])"),
+            None if self == Self::F32Pairs => format!("f32_four({array}[{at}])"),
             None if self == Self::Bool => format!("{array}[{at}] != vec4<u32>()"),
             None => format!("{array}[{at}]"),
         }
@@ -128,6 +144,40 @@ impl Stored {
             None if self == Self::F16 => format!("vec4<f16>({x})"),
             None => x.to_owned(),
         }
+    }
+
+    /// The function that reads items by this access, if it takes one.
+    pub(crate) fn reader(self, access: Access) -> Option<Reader> {
+        match (access, self.library()) {
+            (Access::Vec4, Some(library)) => Some((library.module, library.vec4)),
+            (Access::Scalar, Some(library)) => Some((library.module, library.at)),
+            (Access::Vec4, None) if self == Self::F32Pairs => Some((F32_PAIRS, "f32_four")),
+            _ => None,
+        }
+    }
+
+    /// Words of a vector of four elements.
+    pub(crate) fn words_of_four(self) -> u32 {
+        match self {
+            Self::PackedF16 | Self::PackedBf16 | Self::F32Pairs => 2,
+            _ => 4,
+        }
+    }
+
+    /// The WGSL type of eight elements.
+    pub(crate) fn vec8(self) -> &'static str {
+        debug_assert_eq!(self, Self::F32Pairs, "only these come by eights");
+        "vec4<u64>"
+    }
+
+    /// Item `at` of a binding of [`Stored::vec8`], as two `vec4<f32>`: `low` and `high`.
+    pub(crate) fn load_vec8(self, array: &str, at: &str) -> String {
+        format!("f32_eight({array}[{at}])")
+    }
+
+    /// The function that [`load_vec8`](Self::load_vec8) calls.
+    pub(crate) fn reader_of_eights(self) -> Option<Reader> {
+        (self == Self::F32Pairs).then_some((F32_PAIRS, "f32_eight"))
     }
 
     /// The functions that read and write words of two.
@@ -163,6 +213,7 @@ impl fmt::Display for Stored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::F32 => "f32",
+            Self::F32Pairs => "f32 by pairs",
             Self::I32 => "i32",
             Self::U32 => "u32",
             Self::Bool => "bool",
@@ -186,6 +237,8 @@ pub(crate) struct Library {
     /// Four elements as two words.
     pub(crate) words: &'static str,
 }
+
+const F32_PAIRS: &str = "lib::f32_pairs";
 
 const PACKED_F16: Library = Library {
     module: "lib::packed_f16",

@@ -11,8 +11,8 @@
 //! assert_eq!(report.bindings[0].min_size, 4);
 //! ```
 //!
-//! On entry: any text. On exit: valid WGSL within WebGPU's defaults and two optional features that the report
-//! names (f16, where the text enables that, and subgroup operations), with exactly one compute entry point and
+//! On entry: any text. On exit: valid WGSL within WebGPU's defaults and three optional features that the report
+//! names (f16, where the text enables that, subgroup operations, and 64-bit integers), with exactly one compute entry point and
 //! barriers only in uniform control flow; errors name the original file and line. A pure function of the text.
 //!
 //! naga refuses the line `enable subgroups;` and browsers demand it: texts have none, and whoever hands one to a
@@ -21,7 +21,7 @@
 use std::fmt;
 
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
-use naga::{AddressSpace, BuiltIn, Expression, Module, ShaderStage, StorageAccess};
+use naga::{AddressSpace, BuiltIn, Expression, Module, ScalarKind, ShaderStage, StorageAccess};
 
 use crate::link::{Linked, SourceLine};
 use crate::lint;
@@ -39,6 +39,8 @@ pub struct Report {
     pub f16: bool,
     /// Whether it uses subgroup operations, or asks for a subgroup's size or its lanes' numbers.
     pub subgroups: bool,
+    /// Whether it has 64-bit integers, which no browser knows.
+    pub int64: bool,
     /// The resources the entry point uses, by group and binding.
     pub bindings: Vec<Binding>,
 }
@@ -117,9 +119,11 @@ pub fn validate(linked: &Linked) -> Result<Report, ValidateError> {
             .map(|place| place.line_number);
         fail(problem(linked, line, error.message().to_owned()))
     })?;
-    // What `pack2x16float` and its inverse need, which every WebGPU device has; and subgroups, since a text
-    // does not say beforehand that it uses them. Barriers of a subgroup are another feature.
-    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::SUBGROUP;
+    // What `pack2x16float` and its inverse need, which every WebGPU device has; and subgroups and 64-bit integers,
+    // since a text does not say beforehand that it uses them. Barriers of a subgroup are another feature.
+    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32
+        | Capabilities::SUBGROUP
+        | Capabilities::SHADER_INT64;
     let f16 = linked.source.lines().any(|line| line == ENABLE_F16);
     capabilities.set(Capabilities::SHADER_FLOAT16, f16);
     let info = Validator::new(ValidationFlags::all(), capabilities)
@@ -204,6 +208,7 @@ fn reflect(module: &Module, info: &ModuleInfo) -> Result<Report, String> {
         workgroup_bytes: 0,
         f16: false,
         subgroups: uses_subgroups(module),
+        int64: uses_int64(module),
         bindings: Vec::new(),
     };
     for (handle, variable) in module.global_variables.iter() {
@@ -238,6 +243,16 @@ fn reflect(module: &Module, info: &ModuleInfo) -> Result<Report, String> {
         .bindings
         .sort_by_key(|binding| (binding.group, binding.binding));
     Ok(report)
+}
+
+/// Whether it has a type of 64-bit integers.
+fn uses_int64(module: &Module) -> bool {
+    let mut types = module.types.iter();
+    types.any(|(_, ty)| {
+        ty.inner
+            .scalar()
+            .is_some_and(|s| s.width == 8 && matches!(s.kind, ScalarKind::Uint | ScalarKind::Sint))
+    })
 }
 
 /// Whether any function has the result of a subgroup operation, or the entry point an argument about subgroups.

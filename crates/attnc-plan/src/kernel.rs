@@ -63,6 +63,8 @@ pub enum Feature {
     F16,
     /// Subgroup operations (`enable subgroups;`).
     Subgroups,
+    /// 64-bit integers: naga's addition to WGSL, for native devices only.
+    Int64,
     /// Cooperative matrices.
     CooperativeMatrix,
 }

@@ -69,6 +69,9 @@ pub struct Features {
     pub f16: bool,
     /// Subgroup operations, with the sizes that may occur.
     pub subgroups: Option<SubgroupSizes>,
+    /// 64-bit integers in shaders, which WGSL does not have and naga does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub int64: bool,
     /// Cooperative matrices, by shape.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cooperative_matrix: Vec<CooperativeMatrix>,
@@ -145,7 +148,7 @@ impl DeviceProfile {
         let features = Features {
             f16: true,
             subgroups,
-            cooperative_matrix: Vec::new(),
+            ..Features::default()
         };
         Self {
             name: "desktop".into(),
@@ -194,6 +197,7 @@ impl DeviceProfile {
         match feature {
             Feature::F16 => self.features.f16,
             Feature::Subgroups => self.features.subgroups.is_some(),
+            Feature::Int64 => self.features.int64,
             Feature::CooperativeMatrix => !self.features.cooperative_matrix.is_empty(),
         }
     }

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The features a device is opened with, where its adapter has them.
 pub(crate) const USED_FEATURES: wgpu::Features = wgpu::Features::SHADER_F16
     .union(wgpu::Features::SUBGROUP)
+    .union(wgpu::Features::SHADER_INT64)
     .union(wgpu::Features::TIMESTAMP_QUERY)
     .union(wgpu::Features::PIPELINE_CACHE);
 

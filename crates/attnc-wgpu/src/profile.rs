@@ -40,6 +40,7 @@ fn profile(
         features: Features {
             f16: features.contains(wgpu::Features::SHADER_F16),
             subgroups,
+            int64: features.contains(wgpu::Features::SHADER_INT64),
             // See `cooperative_matrices`.
             cooperative_matrix: Vec::new(),
         },

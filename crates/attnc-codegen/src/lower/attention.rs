@@ -9,6 +9,7 @@ use crate::Stored;
 use crate::micro::{Access, AttentionTile, MAX_HELD, Weights};
 use crate::mods::{Function, IndexSpace, Mods, NameTensor, Printed, Returns};
 use crate::params;
+use crate::stored::multiple_of;
 use attnc_ir::layout::{self, Layout, storage_strides};
 use attnc_ir::scalar::Scalar;
 use attnc_ir::{Attention, DType, Diagnostic, Dim, Extents, Graph, ValueId};
@@ -38,6 +39,12 @@ impl Window {
             strides,
             access,
         }
+    }
+
+    /// Whether rows of a multiple of 8 columns may be read by eights.
+    fn by_eights(&self) -> bool {
+        let outer = self.strides[..3].iter();
+        self.strides[3].is(1) && outer.chain([&self.offset]).all(|s| multiple_of(s, 8))
     }
 
     /// The columns in a range alone.
@@ -131,10 +138,11 @@ impl Lowerer<'_> {
         let tiles = attention_tiles(self.graph, value, &self.plan.profile);
         Ok(AttentionNeeds {
             rows: AttentionTile {
-                operands: Stored::of(operands, &self.plan.profile.features),
+                operands: Stored::read_by_vectors(operands, &self.plan.profile),
                 result: self.stored_in(result),
                 ..problem.tile.clone()
             },
+            kv_by_eights: problem.windows[1..3].iter().all(Window::by_eights),
             q_len: constant(&problem.sizes.q_len),
             heads_per_kv: match tiles.differs_along(1) {
                 true => 1,

@@ -13,6 +13,8 @@ use attnc_plan::DeviceProfile;
 pub(super) struct AttentionNeeds {
     /// The tile of the kernel that can do everything, as large as it gets.
     pub(super) rows: AttentionTile,
+    /// Whether rows of K and V may be read by eights.
+    pub(super) kv_by_eights: bool,
     /// Rows of one head, if known.
     pub(super) q_len: Option<u32>,
     /// Heads that share K and V, and may share tiles.
@@ -103,13 +105,13 @@ fn rows(needs: &AttentionNeeds, costs: &Costs) -> (AttentionKernel, Candidate) {
         ..tile.clone()
     };
     let (qk, v) = (f64::from(tile.qk_dim), f64::from(tile.v_dim));
-    let loads_a_chunk = |access| match access {
-        Access::Vec4 => 0.25,
-        Access::Scalar => 1.0,
+    let of_element = |access| match access {
+        Access::Vec4 => costs.load(tile.operands.words_of_four()) / 4.0,
+        Access::Scalar => costs.load(1),
     };
-    let loads = loads_a_chunk(tile.k) * qk + loads_a_chunk(tile.v) * v;
+    let loads = of_element(tile.k) * qk + of_element(tile.v) * v;
     let lanes = f64::from(costs.lanes);
-    let each = loads * costs.load / f64::from(rows) + 2.0 * qk + 3.0 * v;
+    let each = loads / f64::from(rows) + 2.0 * qk + 3.0 * v;
     let cost = each / lanes * waste(rows * costs.lanes, needs.q_len);
     let name = format!("r{rows}{}", dims(&tile));
     (
@@ -151,6 +153,8 @@ fn subgroup(
     if !fits {
         return None;
     }
+    let suits = |dim| SubgroupAttentionTile::suits_eights(width, all.operands, dim);
+    let eights = needs.kv_by_eights && suits(all.qk_dim) && suits(all.v_dim);
     let used = needs.q_len.map(|n| n * needs.heads_per_kv);
     let group = used.map_or(width, |n| n.next_power_of_two().min(width));
     let chunks = |dim: u32| dim.div_ceil(4 * width);
@@ -165,6 +169,7 @@ fn subgroup(
         qk_dim: all.qk_dim,
         v_dim: all.v_dim,
         operands: all.operands,
+        eights,
         result: all.result,
         masked: all.masked,
         sink: all.sink,
@@ -172,7 +177,11 @@ fn subgroup(
     };
     let rows = f64::from(tile.rows());
     let (qk, v) = (f64::from(chunks(all.qk_dim)), f64::from(chunks(all.v_dim)));
-    let each = (qk + v) * costs.load / rows + 4.0 * (2.0 * qk + 3.0 * v) + 3.0 * costs.exchange;
+    let of_four = match eights {
+        true => costs.load(4) / 2.0,
+        false => costs.load(all.operands.words_of_four()),
+    };
+    let each = (qk + v) * of_four / rows + 4.0 * (2.0 * qk + 3.0 * v) + 3.0 * costs.exchange;
     // Lanes of a wider subgroup idle.
     let idle = f64::from(costs.lanes) / f64::from(width.min(costs.lanes));
     let cost = each * idle * waste(tile.rows(), used);

@@ -275,6 +275,7 @@ fn features(report: &Report) -> Vec<Feature> {
     let used = [
         (report.f16, Feature::F16),
         (report.subgroups, Feature::Subgroups),
+        (report.int64, Feature::Int64),
     ];
     let used = used.into_iter().filter(|(used, _)| *used);
     used.map(|(_, feature)| feature).collect()

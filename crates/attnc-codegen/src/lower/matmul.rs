@@ -14,6 +14,7 @@ use crate::Stored;
 use crate::micro::{Access, LeftLoad, MatmulTile, RightLoad};
 use crate::mods::{Function, IndexSpace, Mods, Printed, Returns};
 use crate::params;
+use crate::stored::multiple_of;
 use attnc_ir::layout::{self, storage_strides};
 use attnc_ir::scalar::ScalarBuilder;
 use attnc_ir::{DType, Diagnostic, Dim, Extents, Graph, ValueId};
@@ -118,10 +119,11 @@ impl Lowerer<'_> {
         let result = self.buffer(value)?;
         let needs = MatmulNeeds {
             tile: MatmulTile {
-                operands: Stored::of(operands, &self.plan.profile.features),
+                operands: Stored::read_by_vectors(operands, &self.plan.profile),
                 result: self.stored_in(result),
                 ..tile
             },
+            b_by_eights: problem.b_by_eights(),
             m: constant(&problem.m.size),
             n: constant(&problem.n),
         };
@@ -283,6 +285,15 @@ impl Problem {
             result: Stored::F32,
             k_tail: !k_in_fours,
         }
+    }
+
+    /// Whether rows of B may be read by eights.
+    fn b_by_eights(&self) -> bool {
+        let eights = |stride: &Option<Dim>| stride.as_ref().is_some_and(|s| multiple_of(s, 8));
+        let is_row = self.b_n.as_ref().is_some_and(|s| s.is(1)) && multiple_of(&self.n, 8);
+        is_row
+            && multiple_of(&self.b_offset, 8)
+            && [&self.b0.b, &self.b1.b, &self.b_k].into_iter().all(eights)
     }
 
     /// The words of `Shape`, in order.
@@ -534,7 +545,7 @@ fn loads(tile: &MatmulTile) -> String {
         LeftLoad::Element => "ae",
     };
     let b = match tile.b {
-        RightLoad::NVec4 => "",
+        RightLoad::NVec4 | RightLoad::NVec8 => "",
         RightLoad::KVec4 => "bk",
         RightLoad::Scalar => "bs",
         RightLoad::Element => "be",

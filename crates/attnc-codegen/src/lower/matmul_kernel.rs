@@ -3,6 +3,7 @@
 //! Costs are instructions of a subgroup for each element of the result and four steps of k ([`Costs`]): a tile of
 //! R rows and C columns loads R rows of A (or R / lanes, where lanes share them) and four rows of B.
 
+use crate::Stored;
 use crate::choice::{Candidate, Costs, KernelShape, exchange_width, waste};
 use crate::micro::{LeftLoad, MatmulTile, RightLoad};
 use crate::params;
@@ -12,6 +13,8 @@ use attnc_plan::DeviceProfile;
 pub(super) struct MatmulNeeds {
     /// How operands are read; its rows and columns are not looked at.
     pub(super) tile: MatmulTile,
+    /// Whether rows of B may be read by eights.
+    pub(super) b_by_eights: bool,
     /// Rows of the result, if known.
     pub(super) m: Option<u32>,
     /// Columns of the result, if known.
@@ -57,23 +60,39 @@ impl MatmulNeeds {
         }
     }
 
+    /// How B is read where a lane has so many columns.
+    fn right_load(&self, columns: u32) -> RightLoad {
+        let tile = &self.tile;
+        let eights = self.b_by_eights && !tile.k_tail && tile.operands == Stored::F32Pairs;
+        match tile.b {
+            RightLoad::NVec4 if eights && columns.is_multiple_of(8) => RightLoad::NVec8,
+            b => b,
+        }
+    }
+
     fn candidate(&self, tile: MatmulTile, costs: &Costs) -> (MatmulTile, Candidate) {
+        let tile = MatmulTile {
+            b: self.right_load(tile.columns),
+            ..tile
+        };
+        let four = costs.load(tile.operands.words_of_four());
         let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));
         let lanes = tile.shared_by.unwrap_or(1);
         let a_loads = match tile.a {
-            LeftLoad::KVec4 => f64::from(tile.rows.div_ceil(lanes)),
-            LeftLoad::Scalar | LeftLoad::Element => 4.0 * rows,
+            LeftLoad::KVec4 => f64::from(tile.rows.div_ceil(lanes)) * four,
+            LeftLoad::Scalar | LeftLoad::Element => 4.0 * rows * costs.load(1),
         };
         let b_loads = match tile.b {
-            RightLoad::NVec4 | RightLoad::KVec4 => columns,
-            RightLoad::Scalar | RightLoad::Element => 4.0 * columns,
+            RightLoad::NVec4 | RightLoad::KVec4 => columns * four,
+            RightLoad::NVec8 => columns / 2.0 * costs.load(4),
+            RightLoad::Scalar | RightLoad::Element => 4.0 * columns * costs.load(1),
         };
         let exchanges = match tile.shared_by {
             Some(_) => 4.0 * costs.exchange / columns,
             None => 0.0,
         };
         // Four products and sums, and reading and writing the element.
-        let each = (a_loads + b_loads) * costs.load / (rows * columns) + 11.0 + exchanges;
+        let each = (a_loads + b_loads) / (rows * columns) + 11.0 + exchanges;
         let held = f64::from(tile.rows * tile.columns);
         let spills = (held / f64::from(costs.accumulators)).max(1.0);
         let idle = match tile.shared_by {

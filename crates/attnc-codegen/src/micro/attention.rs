@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::rows::{RowFunctions, RowTypes};
-use super::{Access, Checks, MicroError, lines, packed_imports};
+use super::{Access, Checks, MicroError, imports, lines};
 use crate::Stored;
 
 /// Columns that a tile holds in registers: they are straight-line code, some 6 lines for each 4 columns, and
@@ -159,9 +159,11 @@ import package::kernels::{}::{{shape, q, k, v, o}};
 ",
             self.functions().imports(),
             self.kernel(),
-            packed_imports(
-                &[self.q, self.k, self.v].map(|access| (access, self.operands)),
-                (self.o, self.result)
+            imports(
+                [self.q, self.k, self.v]
+                    .iter()
+                    .filter_map(|access| self.operands.reader(*access)),
+                self.result
             )
         )
     }

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
+use super::lane_columns::LaneColumns;
 use super::rows::{RowFunctions, RowTypes};
-use super::{Access, Checks, MicroError, lines, packed_imports};
+use super::{Access, Checks, MicroError, Reader, imports, lines};
 use crate::Stored;
 
-/// Query rows of one workgroup, whose columns its lanes share out in fours: lane `i` has columns `4 i`,
-/// `4 (i + width)`, and so on.
+/// Query rows of one workgroup, whose columns its lanes share out.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SubgroupAttentionTile {
     /// Lanes: 4 or 8. Of a wider subgroup, the first.
@@ -24,6 +24,8 @@ pub struct SubgroupAttentionTile {
     pub v_dim: u32,
     /// How Q, K and V are stored.
     pub operands: Stored,
+    /// Whether lanes have their columns by eights, which K and V then are read by: all strides are multiples of 8.
+    pub eights: bool,
     /// How O is stored.
     pub result: Stored,
     /// Whether `mask_mod` may be false or `score_mod` may be -inf.
@@ -44,9 +46,22 @@ impl SubgroupAttentionTile {
         self.group * self.groups
     }
 
+    /// Whether rows of so many columns may be shared out by eights, and are as well shared out as by fours.
+    #[must_use]
+    pub fn suits_eights(width: u32, operands: Stored, columns: u32) -> bool {
+        operands == Stored::F32Pairs && LaneColumns::suits_eights(width, columns)
+    }
+
+    fn columns(&self) -> LaneColumns {
+        LaneColumns {
+            width: self.width,
+            eights: self.eights,
+        }
+    }
+
     /// Vectors of four columns that a lane has of a row of so many.
     fn chunks(&self, columns: u32) -> u32 {
-        columns.div_ceil(4 * self.width)
+        self.columns().chunks(columns)
     }
 
     /// Numbers a lane holds of Q and O.
@@ -91,6 +106,10 @@ impl SubgroupAttentionTile {
             checks.expect(dim > 0 && dim.is_multiple_of(4), || {
                 format!("{name}: expected a multiple of 4, found {dim}")
             });
+            let suits = !self.eights || Self::suits_eights(self.width, self.operands, dim);
+            checks.expect(suits, || {
+                format!("eights: expected f32 by pairs that lanes have equally much of, found {} and {dim} columns", self.operands)
+            });
         }
         checks.finish()
     }
@@ -123,15 +142,18 @@ const HAS_SINK: bool = {};
             self.group,
             functions.imports(),
             Self::KERNEL,
-            packed_imports(
-                &[(Access::Vec4, self.operands)],
-                (Access::Vec4, self.result)
-            ),
+            imports(self.readers(), self.result),
             self.rows(),
             self.packs_heads,
             self.masked,
             self.sink,
         )
+    }
+
+    /// What reads Q, and K and V.
+    fn readers(&self) -> impl Iterator<Item = Reader> {
+        let q = self.operands.reader(Access::Vec4);
+        q.into_iter().chain(self.columns().reader(self.operands))
     }
 
     fn functions(&self) -> RowFunctions {
@@ -157,20 +179,21 @@ const HAS_SINK: bool = {};
         let (qk, v) = (self.chunks(self.qk_dim), self.chunks(self.v_dim));
         format!(
             "\
-{}alias q_item = {operand};
-alias k_item = {operand};
-alias v_item = {operand};
+{}alias q_item = {};
+alias k_item = {item};
+alias v_item = {item};
 alias o_item = {};
 
 // What a lane has of a row of K, and of V.
 {}{}{}{}",
             RowTypes(self.groups),
-            Access::Vec4.item(self.result),
+            self.operands.vec4(),
+            self.result.vec4(),
             slice("KSlice", qk),
             slice("VSlice", v),
             tile("QTile", qk),
             tile("OTile", v),
-            operand = Access::Vec4.item(self.operands),
+            item = self.columns().item(self.operands),
         )
     }
 
@@ -223,30 +246,11 @@ fn row_numbers(lane: u32) -> RowIndex {{
         )
     }
 
-    /// `load_x(at, lane)`: a lane's columns of the row at `at`; past the last column, zeros.
-    fn load_function(&self, operand: &str, dim: u32) -> String {
-        let items = dim / 4;
-        let loads = lines(self.chunks(dim), |c| {
-            let item = format!("at / 4u + lane + {}u", c * self.width);
-            if (c + 1) * self.width <= items {
-                let load = self.operands.load_vec4(operand, &item);
-                return format!("        {load},");
-            }
-            let inside = items - c * self.width;
-            let clamped = format!("at / 4u + min(lane, {}u) + {}u", inside - 1, c * self.width);
-            let load = self.operands.load_vec4(operand, &clamped);
-            format!("        select(vec4<f32>(), {load}, lane < {inside}u),")
-        });
-        let name = operand.to_uppercase();
-        format!(
-            "fn load_{operand}(at: u32, lane: u32) -> {name}Slice {{\n    return {name}Slice(\n{loads}    );\n}}\n\n"
-        )
-    }
-
     fn q_functions(&self) -> String {
         let chunks = self.chunks(self.qk_dim);
-        let load = self.load_function("q", self.qk_dim);
-        let load = load.replace("QSlice", "KSlice"); // Q and K have the same columns
+        let load = self
+            .columns()
+            .load_by_fours("q", "KSlice", self.operands, self.qk_dim); // Q and K have the same columns
         let rows = lines(self.rows(), |r| {
             let fields = (0..chunks).map(|c| format!("    tile.r{r}c{c} = row{r}.c{c} * scale;"));
             format!(
@@ -317,7 +321,7 @@ fn tile_dot_k(tile: QTile, lane: u32, at: u32) -> Rows {{
 }}
 
 ",
-            self.load_function("k", self.qk_dim)
+            self.columns().load("k", "KSlice", self.operands, self.qk_dim)
         )
     }
 
@@ -362,7 +366,7 @@ fn tile_add_v(out: ptr<function, OTile>, p: Rows, x: VSlice, p_next: Rows, x_nex
 {adds}}}
 
 ",
-            self.load_function("v", self.v_dim)
+            self.columns().load("v", "VSlice", self.operands, self.v_dim)
         )
     }
 
@@ -398,27 +402,7 @@ fn tile_scale(out: ptr<function, OTile>, factor: Rows) {{
 fn tile_store_o(at: RowIndex, lane: u32, first: u32, end: u32, tile: OTile, factor: Rows) {{
 {stores}}}
 ",
-            self.store_function()
+            self.columns().store("o", self.result, self.v_dim)
         )
-    }
-
-    /// `store_o(at, lane, factor, c0, c1, ...)`: a lane's columns of the row at `at`.
-    fn store_function(&self) -> String {
-        let items = self.v_dim / 4;
-        let mut parameters = String::new();
-        let stores = lines(self.chunks(self.v_dim), |c| {
-            let x = self.result.vec4_of(&format!("(c{c} * factor)"));
-            let store = format!("o[at / 4u + lane + {}u] = {x};", c * self.width);
-            if (c + 1) * self.width <= items {
-                format!("    {store}")
-            } else {
-                let inside = items - c * self.width;
-                format!("    if lane < {inside}u {{\n        {store}\n    }}")
-            }
-        });
-        for c in 0..self.chunks(self.v_dim) {
-            let _ = write!(parameters, ", c{c}: vec4<f32>");
-        }
-        format!("fn store_o(at: u32, lane: u32, factor: f32{parameters}) {{\n{stores}}}\n\n")
     }
 }

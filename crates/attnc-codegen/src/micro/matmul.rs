@@ -1,6 +1,6 @@
 //! The register tile of `matmul_rows` and `matmul_subgroup`.
 
-use super::{Access, Checks, MicroError, lines, list, packed_imports};
+use super::{Access, Checks, MicroError, Reader, imports, lines, list};
 use crate::Stored;
 
 /// How A is read, four steps of k at a time.
@@ -19,6 +19,8 @@ pub enum LeftLoad {
 pub enum RightLoad {
     /// Contiguous along n (row-major `[K, N]`): N, the offset and the other strides are multiples of 4.
     NVec4,
+    /// The same by eights: all of them are multiples of 8, elements are f32 by pairs, and K has no tail.
+    NVec8,
     /// Contiguous along k (weights `[N, K]`): K, the offset and the other strides are multiples of 4.
     KVec4,
     /// Any strides.
@@ -83,6 +85,14 @@ impl MatmulTile {
         }
     }
 
+    /// Loads of a row of B.
+    fn b_loads(&self) -> u32 {
+        match self.b {
+            RightLoad::NVec8 => self.blocks() / 2,
+            _ => self.blocks(),
+        }
+    }
+
     /// Rows of A that a lane loads.
     fn loaded_rows(&self) -> u32 {
         self.rows.div_ceil(self.shared_by.unwrap_or(1))
@@ -111,18 +121,31 @@ impl MatmulTile {
         checks.expect(!(by_k && self.k_tail), || {
             "k_tail: vectors along k need K in multiples of 4, found that it may not be".to_owned()
         });
+        let eights = self.columns.is_multiple_of(8) && self.operands == Stored::F32Pairs;
+        checks.expect(self.b != RightLoad::NVec8 || eights && !self.k_tail, || {
+            format!(
+                "b: by eights needs f32 by pairs, columns by eights and no tail of k, found {} and {} columns",
+                self.operands, self.columns
+            )
+        });
         checks.expect(self.c == Access::Vec4 || !self.result.is_packed(), || {
             "c: words of two elements are written by vectors only".to_owned()
         });
         checks.finish()
     }
 
-    /// The bindings that this module reads, and how.
-    fn reads(&self) -> Vec<(Access, Stored)> {
-        let a = (self.a != LeftLoad::Element).then_some(self.a_access());
-        let b = (self.b != RightLoad::Element).then_some(self.b_access());
-        let read = a.into_iter().chain(b);
-        read.map(|access| (access, self.operands)).collect()
+    /// The functions that this module reads bindings by.
+    fn readers(&self) -> impl Iterator<Item = Reader> {
+        let a = match self.a {
+            LeftLoad::Element => None,
+            _ => self.operands.reader(self.a_access()),
+        };
+        let b = match self.b {
+            RightLoad::Element => None,
+            RightLoad::NVec8 => self.operands.reader_of_eights(),
+            _ => self.operands.reader(self.b_access()),
+        };
+        a.into_iter().chain(b)
     }
 
     /// How the items of A are read, if any are.
@@ -136,7 +159,7 @@ impl MatmulTile {
     /// How the items of B are read, if any are.
     fn b_access(&self) -> Access {
         match self.b {
-            RightLoad::NVec4 | RightLoad::KVec4 => Access::Vec4,
+            RightLoad::NVec4 | RightLoad::NVec8 | RightLoad::KVec4 => Access::Vec4,
             RightLoad::Scalar | RightLoad::Element => Access::Scalar,
         }
     }
@@ -179,7 +202,7 @@ const COLUMN_BLOCKS: u32 = {}u;
 
 ",
             self.kernel(),
-            packed_imports(&self.reads(), (self.c, self.result)),
+            imports(self.readers(), self.result),
             self.blocks(),
         )
     }
@@ -192,6 +215,7 @@ const COLUMN_BLOCKS: u32 = {}u;
         };
         let (b_batch, b_what, b_start) = match self.b {
             RightLoad::NVec4 => ("", "Where the column blocks of B start", "u32"),
+            RightLoad::NVec8 => ("", "Where every other column block of B starts", "u32"),
             RightLoad::Element => (batch, "Columns of B, by n", "vec4<u32>"),
             _ => ("", "Where the columns of B start", "vec4<u32>"),
         };
@@ -215,10 +239,13 @@ struct Tile {{
 
 ",
             self.a_access().item(self.operands),
-            self.b_access().item(self.operands),
+            match self.b {
+                RightLoad::NVec8 => self.operands.vec8(),
+                _ => self.b_access().item(self.operands),
+            },
             self.c.item(self.result),
             lines(self.loaded_rows(), |r| format!("    r{r}: u32,")),
-            lines(self.blocks(), |c| format!("    c{c}: {b_start},")),
+            lines(self.b_loads(), |c| format!("    c{c}: {b_start},")),
             lines(self.rows * self.blocks(), |i| format!(
                 "    r{}c{}: vec4<f32>,",
                 i / self.blocks(),
@@ -316,6 +343,12 @@ fn load_a({parameters}, k: u32) -> vec4<f32> {{
                     format!("        start + min(n + {}u, shape.n - 4u),", 4 * c)
                 }),
             ),
+            RightLoad::NVec8 => (
+                "",
+                lines(self.b_loads(), |c| {
+                    format!("        start + min(n + {}u, shape.n - 8u),", 8 * c)
+                }),
+            ),
             _ => {
                 let entry = |c| {
                     format!(
@@ -336,8 +369,40 @@ fn load_a({parameters}, k: u32) -> vec4<f32> {{
         ) + &self.load_b()
     }
 
+    /// `load_b`: two matrices whose columns i are row k + i of B.
+    fn load_b_by_eights(&self) -> String {
+        let rows = lines(4, |i| {
+            let row = if i == 0 {
+                "k".into()
+            } else {
+                format!("(k + {i}u)")
+            };
+            let item = format!("(at + {row} * shape.b_k_stride) / 8u");
+            format!("    let r{i} = {};", self.operands.load_vec8("b", &item))
+        });
+        format!(
+            "\
+struct Blocks {{
+    low: mat4x4<f32>,
+    high: mat4x4<f32>,
+}}
+
+fn load_b(at: u32, k: u32) -> Blocks {{
+{rows}    return Blocks(
+        mat4x4<f32>(r0.low, r1.low, r2.low, r3.low),
+        mat4x4<f32>(r0.high, r1.high, r2.high, r3.high),
+    );
+}}
+
+"
+        )
+    }
+
     /// `load_b`: a matrix whose column i is row k + i of B.
     fn load_b(&self) -> String {
+        if self.b == RightLoad::NVec8 {
+            return self.load_b_by_eights();
+        }
         let (parameters, arguments, row) = match self.b {
             RightLoad::KVec4 => {
                 let columns = list(4, "", |i| {
@@ -355,7 +420,7 @@ fn load_b(at: vec4<u32>, k: u32) -> mat4x4<f32> {{
 "
                 );
             }
-            RightLoad::NVec4 => (
+            RightLoad::NVec4 | RightLoad::NVec8 => (
                 "at: u32",
                 "at",
                 self.operands
@@ -425,8 +490,13 @@ fn load_b({parameters}, k: u32) -> mat4x4<f32> {{
         } else {
             ""
         };
-        let loads = lines(self.blocks(), |c| {
-            format!("    let b{c} = load_b({b_columns}columns.c{c}, k);")
+        let loads = lines(self.b_loads(), |c| match self.b {
+            RightLoad::NVec8 => format!(
+                "    let blocks{c} = load_b(columns.c{c}, k);\n    let b{} = blocks{c}.low;\n    let b{} = blocks{c}.high;",
+                2 * c,
+                2 * c + 1
+            ),
+            _ => format!("    let b{c} = load_b({b_columns}columns.c{c}, k);"),
         });
         let shared = match self.shared_by {
             Some(_) => lines(self.loaded_rows(), |r| {
