@@ -333,7 +333,7 @@ impl Problem {
             LeftLoad::Element => ", A by a function",
         };
         let b = match tile.b {
-            RightLoad::NVec4 => "",
+            RightLoad::NVec4 | RightLoad::NVec8 => "",
             RightLoad::KVec4 => ", B by columns",
             RightLoad::Scalar => ", B one by one",
             RightLoad::Element => ", B by a function",

@@ -73,14 +73,25 @@ impl LaneColumns {
         )
     }
 
-    /// The same by eights, where all lanes have some of each.
+    /// The same by eights.
     fn load_by_eights(self, operand: &str, slice: &str, stored: Stored, dim: u32) -> String {
         let eights = self.chunks(dim) / 2;
+        let lanes = |n: u32| self.four(2 * n, dim).1;
         let loads = lines(eights, |n| {
-            let item = format!("at / 8u + lane + {}u", n * self.width);
+            let lane = match lanes(n) {
+                all if all == self.width => "lane".to_owned(),
+                some => format!("min(lane, {}u)", some - 1),
+            };
+            let item = format!("at / 8u + {lane} + {}u", n * self.width);
             format!("    let x{n} = {};", stored.load_vec8(operand, &item))
         });
-        let fields = lines(eights, |n| format!("        x{n}.low,\n        x{n}.high,"));
+        let fields = lines(2 * eights, |c| {
+            let half = format!("x{}.{}", c / 2, ["low", "high"][(c % 2) as usize]);
+            match lanes(c / 2) {
+                all if all == self.width => format!("        {half},"),
+                some => format!("        select(vec4<f32>(), {half}, lane < {some}u),"),
+            }
+        });
         format!(
             "fn load_{operand}(at: u32, lane: u32) -> {slice} {{\n{loads}    return {slice}(\n{fields}    );\n}}\n\n"
         )

@@ -15,6 +15,7 @@ fn attention() -> SubgroupAttentionTile {
         qk_dim: 64,
         v_dim: 64,
         operands: Stored::F32,
+        eights: false,
         result: Stored::F32,
         masked: true,
         sink: false,
@@ -43,6 +44,7 @@ fn check(tile: &SubgroupAttentionTile) {
     let report = validate(&linked).unwrap_or_else(|e| panic!("{tile:?}: {e}\n{}", linked.source));
     assert_eq!(report.entry_point, SubgroupAttentionTile::KERNEL);
     assert_eq!((report.subgroups, report.workgroup_bytes), (true, 0));
+    assert_eq!(report.int64, tile.operands == Stored::F32Pairs);
 }
 
 #[test]
@@ -67,6 +69,7 @@ fn attention_tiles_of_every_width_and_dim_are_valid() {
 fn attention_tiles_of_every_storage_and_function_are_valid() {
     for stored in [
         Stored::F32,
+        Stored::F32Pairs,
         Stored::F16,
         Stored::PackedF16,
         Stored::PackedBf16,
@@ -74,7 +77,10 @@ fn attention_tiles_of_every_storage_and_function_are_valid() {
         for (sink, prob_mod) in [(false, false), (true, false), (false, true), (true, true)] {
             check(&SubgroupAttentionTile {
                 operands: stored,
-                result: stored,
+                result: match stored {
+                    Stored::F32Pairs => Stored::F32,
+                    other => other,
+                },
                 packs_heads: sink,
                 masked: prob_mod,
                 sink,
@@ -82,6 +88,39 @@ fn attention_tiles_of_every_storage_and_function_are_valid() {
                 ..attention()
             });
         }
+    }
+}
+
+#[test]
+fn columns_come_by_eights_where_lanes_have_as_many() {
+    let suits =
+        |width, columns| SubgroupAttentionTile::suits_eights(width, Stored::F32Pairs, columns);
+    assert!(suits(8, 64) && suits(8, 128) && suits(4, 32) && suits(8, 56));
+    assert!(!suits(8, 32) && !suits(8, 80) && !suits(8, 60));
+    assert!(!SubgroupAttentionTile::suits_eights(8, Stored::F32, 64));
+    for (qk_dim, v_dim) in [(64, 128), (128, 64), (56, 64)] {
+        check(&SubgroupAttentionTile {
+            operands: Stored::F32Pairs,
+            eights: true,
+            groups: 2,
+            qk_dim,
+            v_dim,
+            ..attention()
+        });
+    }
+}
+
+#[test]
+fn eights_are_refused_where_lanes_would_have_more_or_elements_are_no_pairs() {
+    for (operands, dim) in [(Stored::F32Pairs, 32), (Stored::F32, 64)] {
+        let tile = SubgroupAttentionTile {
+            operands,
+            eights: true,
+            qk_dim: dim,
+            v_dim: dim,
+            ..attention()
+        };
+        assert_eq!(tile.print().unwrap_err().problems.len(), 2);
     }
 }
 
@@ -117,14 +156,21 @@ fn matmul_tiles_that_lanes_share_are_valid() {
     let b_element =
         "fn b_element(b0: u32, b1: u32, k: u32, n: u32) -> f32 {\n    return f32(k + n);\n}\n";
     let loads = [
-        RightLoad::NVec4,
-        RightLoad::KVec4,
-        RightLoad::Scalar,
-        RightLoad::Element,
+        (RightLoad::NVec4, Stored::F32),
+        (RightLoad::NVec4, Stored::F32Pairs),
+        (RightLoad::NVec8, Stored::F32Pairs),
+        (RightLoad::KVec4, Stored::F32),
+        (RightLoad::KVec4, Stored::F32Pairs),
+        (RightLoad::Scalar, Stored::F32Pairs),
+        (RightLoad::Element, Stored::F32),
     ];
     for (width, rows, columns) in [(4, 4, 4), (8, 5, 8), (8, 32, 16)] {
-        for b in loads {
+        for (b, operands) in loads {
+            if b == RightLoad::NVec8 && columns < 8 {
+                continue;
+            }
             let tile = MatmulTile {
+                operands,
                 rows,
                 shared_by: Some(width),
                 columns,
@@ -141,7 +187,21 @@ fn matmul_tiles_that_lanes_share_are_valid() {
             let report = validate(&linked).unwrap_or_else(|e| panic!("{e}\n{}", linked.source));
             assert_eq!(report.entry_point, "matmul_subgroup");
             assert!(report.subgroups);
+            assert_eq!(report.int64, operands == Stored::F32Pairs);
         }
+    }
+}
+
+#[test]
+fn eights_of_b_need_pairs_and_columns_by_eights() {
+    for (operands, columns) in [(Stored::F32, 8), (Stored::F32Pairs, 12)] {
+        let tile = MatmulTile {
+            operands,
+            columns,
+            b: RightLoad::NVec8,
+            ..matmul()
+        };
+        assert_eq!(tile.print().unwrap_err().problems.len(), 1);
     }
 }
 
