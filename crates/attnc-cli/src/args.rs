@@ -52,15 +52,57 @@ fn kernel_shape(name: &str) -> Result<KernelShape, String> {
         .ok_or_else(|| format!("no kernel shape is called so; there are {known}"))
 }
 
-/// Where to run, and with which passes.
+/// Where to run.
 #[derive(clap::Args)]
-pub(crate) struct Target {
+pub(crate) struct Device {
     /// auto (a real GPU if there is one, else the CPU), cpu, or gpu (a software adapter will do)
     #[arg(long, default_value = "auto")]
     backend: String,
     /// Use the first adapter whose description contains TEXT (see `attnc devices`)
     #[arg(long, value_name = "TEXT")]
     adapter: Option<String>,
+    #[command(flatten)]
+    cache: Cache,
+}
+
+impl Device {
+    /// The options of a session there.
+    pub(crate) fn session(&self) -> SessionOptions {
+        SessionOptions {
+            backend: self.backend.clone(),
+            adapter: self.adapter.clone(),
+            cache: self.cache.folder(),
+            ..SessionOptions::default()
+        }
+    }
+}
+
+/// What is kept between processes.
+#[derive(clap::Args)]
+pub(crate) struct Cache {
+    /// Neither use nor keep compiled pipelines and what `attnc tune` measured (they are kept in the user's cache
+    /// folder; the variable ATTNC_CACHE_DIR names another, and none where it is empty)
+    #[arg(long)]
+    no_cache: bool,
+}
+
+impl Cache {
+    /// Where it is: the folder that `ATTNC_CACHE_DIR` names, else one of the user's.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        match std::env::var_os("ATTNC_CACHE_DIR") {
+            _ if self.no_cache => None,
+            Some(folder) if folder.is_empty() => None,
+            Some(folder) => Some(folder.into()),
+            None => Some(dirs::cache_dir()?.join("attnc")),
+        }
+    }
+}
+
+/// Where to run, and with which passes and kernels.
+#[derive(clap::Args)]
+pub(crate) struct Target {
+    #[command(flatten)]
+    device: Device,
     /// Compile without attention fusion, for comparison
     #[arg(long)]
     no_fuse: bool,
@@ -72,10 +114,6 @@ pub(crate) struct Target {
     /// Stop the passes after N rewrites, to find a bad one
     #[arg(long, value_name = "N")]
     stop_after: Option<usize>,
-    /// Keep no compiled pipelines for the next time (they are kept in the user's cache folder; the variable
-    /// ATTNC_CACHE_DIR names another, and none where it is empty)
-    #[arg(long)]
-    no_cache: bool,
 }
 
 impl Target {
@@ -99,25 +137,14 @@ impl Target {
     /// The options of a session.
     pub(crate) fn session(&self) -> SessionOptions {
         SessionOptions {
-            backend: self.backend.clone(),
-            adapter: self.adapter.clone(),
             passes: opt::Options {
                 fuse_attention: !self.no_fuse,
                 stop_after: self.stop_after,
             },
             choices: self.kernels.choices(),
             require_fused: self.require_fused,
-            cache: if self.no_cache { None } else { cache_folder() },
+            ..self.device.session()
         }
-    }
-}
-
-/// Where to keep what compiling leaves behind: the folder that `ATTNC_CACHE_DIR` names, else one of the user's.
-fn cache_folder() -> Option<PathBuf> {
-    match std::env::var_os("ATTNC_CACHE_DIR") {
-        Some(folder) if folder.is_empty() => None,
-        Some(folder) => Some(folder.into()),
-        None => Some(dirs::cache_dir()?.join("attnc")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The `attnc` command: explain, compile, run, verify and bench models, list devices.
+//! The `attnc` command: explain, compile, run, verify, bench and tune models, list devices.
 //!
 //! Results go to stdout, and with `--json` one JSON object and nothing else; prose about what is being done,
 //! progress and diagnostics go to stderr. Exit codes: 0 good; 1 a comparison failed; 2 bad usage or input;
@@ -35,6 +35,8 @@ enum Command {
     Verify(commands::verify::Options),
     /// Measure how long a model takes
     Bench(commands::bench::Options),
+    /// Measure the kernels that could compute a model on this device, and keep the fastest for later runs
+    Tune(commands::tune::Options),
     /// List the devices there are and the built-in profiles
     Devices(commands::devices::Options),
 }
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Run(options) => commands::run::run(&options),
         Command::Verify(options) => commands::verify::run(&options),
         Command::Bench(options) => commands::bench::run(&options),
+        Command::Tune(options) => commands::tune::run(&options),
         Command::Devices(options) => commands::devices::run(&options),
     };
     match result {

@@ -47,6 +47,7 @@ pub mod npz;
 pub mod oracle;
 pub mod random;
 pub mod sources;
+pub mod tune;
 pub mod verify;
 
 mod derived;

@@ -11,7 +11,7 @@
 //! ```
 
 use crate::backend::{Backends, Executable, Opened, Stats, StepTime, Wish};
-use crate::codegen::choice::Choices;
+use crate::codegen::choice::{Choices, Decision};
 use crate::inputs::{self, BoundInputs};
 use crate::onnx::DerivedInput;
 use crate::opt::{self, AttentionReport, Optimised};
@@ -19,6 +19,7 @@ use crate::plan::DimValues;
 use crate::plan::bundle::{self, BundleWeights, PLAN_FILE, WEIGHTS_FILE};
 use crate::rules::Rules;
 use crate::sources::{self, Source};
+use crate::tune::{self, Effort, ROUNDS, Tuner};
 use crate::{Error, HostTensor, Model, Port, Tensors, compile, derived, files, mapped};
 use std::path::{Path, PathBuf};
 
@@ -31,11 +32,17 @@ pub struct SessionOptions {
     pub adapter: Option<String>,
     /// What the passes do.
     pub passes: opt::Options,
-    /// Which kernels to prefer, where the cost model is not to decide alone.
+    /// Which kernels to prefer, where the cost model, and what was measured on the device before, are not to
+    /// decide alone.
     pub choices: Choices,
+    /// Whether the first run at some lengths measures those kernels on the device that were not measured before,
+    /// and takes the fastest, see [`tune`](crate::tune). It takes as long as some dozen runs and compilations, twice the
+    /// model's memory on the device while it lasts, and keeps the weights on the host. Backends that do not
+    /// choose among kernels just run.
+    pub tune: bool,
     /// Whether an attention that does not fuse, or falling back to the CPU, is an error.
     pub require_fused: bool,
-    /// A folder for what compiling leaves behind, so that the next process starts sooner; it should be one that
+    /// A folder for what compiling and measuring leave behind, so that the next process starts sooner; it should be one that
     /// only its owner can write to. `None`: nothing is read or written.
     pub cache: Option<PathBuf>,
 }
@@ -47,6 +54,7 @@ impl Default for SessionOptions {
             adapter: None,
             passes: opt::Options::default(),
             choices: Choices::default(),
+            tune: false,
             require_fused: false,
             cache: None,
         }
@@ -61,7 +69,11 @@ pub struct Session {
     rules: Rules,
     opened: Opened,
     executable: Box<dyn Executable>,
+    /// Where it may be tuned.
+    tuner: Option<Tuner>,
     attention: Option<AttentionReport>,
+    /// What went wrong without keeping anything from running, beside what the backend says.
+    notes: Vec<String>,
 }
 
 impl Session {
@@ -113,13 +125,17 @@ impl Session {
             require_fused(&optimised.attention)?;
         }
         let opened = open(options, backends)?;
+        let choices = tune::with_known(&options.choices, opened.backend.as_ref());
+        let tuner = || Tuner::new(optimised.graph.clone(), options.choices.clone());
         Ok(Self {
             inputs: model.inputs.clone(),
             derived: model.derived.clone(),
             outputs: model.outputs.clone(),
             rules: model.rules.clone(),
-            executable: opened.backend.compile(&optimised.graph, &options.choices)?,
+            executable: opened.backend.compile(&optimised.graph, &choices)?,
+            tuner: options.tune.then(tuner),
             attention: Some(optimised.attention.clone()),
+            notes: Vec::new(),
             opened,
         })
     }
@@ -133,6 +149,12 @@ impl Session {
         options: &SessionOptions,
         backends: &Backends,
     ) -> Result<Self, Error> {
+        if options.tune {
+            let dir = dir.display();
+            return Err(Error::Usage(format!(
+                "{dir} is a bundle, whose kernels are chosen already: tune the model itself"
+            )));
+        }
         let path = dir.join(PLAN_FILE);
         files::check(&path).map_err(|error| Error::Io { path, error })?;
         let plan = bundle::read_plan(dir)?;
@@ -152,7 +174,9 @@ impl Session {
             outputs,
             rules: Rules::default(),
             executable: opened.backend.load(&plan, &weights)?,
+            tuner: None,
             attention: None,
+            notes: Vec::new(),
             opened,
         })
     }
@@ -200,6 +224,7 @@ impl Session {
     /// # Errors
     /// As [`Session::run_bound`]; `outputs` are of no use then.
     pub fn run_into(&mut self, bound: &BoundInputs, outputs: &mut Tensors) -> Result<(), Error> {
+        self.tune_where_unknown(bound)?;
         let ports = &self.outputs;
         if outputs.len() != ports.len() || !ports.iter().all(|p| outputs.contains_key(&p.name)) {
             let empty = |p: &Port| (p.name.clone(), HostTensor::empty(p.host_dtype()));
@@ -210,6 +235,56 @@ impl Session {
                 tensor.assign(output, ports[at].host_dtype());
             }
         })
+    }
+
+    /// Measures what was not measured before, where the host wants that. A device that cannot say how long steps
+    /// take runs by the cost model.
+    fn tune_where_unknown(&mut self, bound: &BoundInputs) -> Result<(), Error> {
+        let Some(tuner) = &mut self.tuner else {
+            return Ok(());
+        };
+        if !tuner.wants(self.executable.as_ref(), &bound.dims) {
+            return Ok(());
+        }
+        let effort = &mut Effort {
+            rounds: ROUNDS,
+            watch: &mut |_| {},
+        };
+        let backend = self.opened.backend.as_ref();
+        match tuner.tune(backend, &mut self.executable, bound, false, effort) {
+            Err(error @ Error::BackendCannot { .. }) => {
+                self.notes.push(error.to_string());
+                self.tuner = None;
+                Ok(())
+            }
+            tuned => tuned.map(drop),
+        }
+    }
+
+    /// Measures the kernels that could compute the model's problems at these lengths, whatever was measured before,
+    /// keeps what was found and goes on with the fastest. The session must have been opened to be tuned.
+    ///
+    /// # Errors
+    /// Where the session cannot be tuned, or the backend does not choose among kernels or cannot time them; trouble of
+    /// the device.
+    pub fn tune(
+        &mut self,
+        bound: &BoundInputs,
+        effort: &mut Effort<'_>,
+    ) -> Result<tune::Report, Error> {
+        let backend = self.opened.backend.as_ref();
+        if backend.tuned().is_none() {
+            return Err(Error::BackendCannot {
+                backend: backend.name().to_owned(),
+                what: "be tuned: it has no kernels to choose from".to_owned(),
+            });
+        }
+        let Some(tuner) = &mut self.tuner else {
+            return Err(Error::Usage(
+                "this session keeps no graph to compile again: open it with `tune` set in its options".to_owned(),
+            ));
+        };
+        tuner.tune(backend, &mut self.executable, bound, true, effort)
     }
 
     /// Runs once more and says how long each step took; nothing where the backend cannot tell.
@@ -253,7 +328,13 @@ impl Session {
     /// What went wrong without keeping anything from running, for people.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        self.opened.backend.notes()
+        [self.opened.backend.notes(), self.notes.clone()].concat()
+    }
+
+    /// Which kernel each problem got, and why; nothing for a bundle, and on backends that do not choose.
+    #[must_use]
+    pub fn decisions(&self) -> &[Decision] {
+        self.executable.decisions()
     }
 
     /// Attention found, fused and declined; `None` for a bundle, which does not say.

@@ -1,9 +1,11 @@
 //! `attnc explain`: what became of a model.
 
-use crate::args::{self, Kernels, ModelPath, NamedDim};
+use crate::args::{self, Cache, Kernels, ModelPath, NamedDim};
 use crate::{Outcome, progress, summary};
-use attnc::plan::DimValues;
-use attnc::{Error, explain, opt, require_fused};
+use attnc::backend::{Backends, Wish};
+use attnc::codegen::choice::Choices;
+use attnc::plan::{DeviceProfile, DimValues};
+use attnc::{Error, explain, opt, require_fused, tune};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -18,6 +20,15 @@ pub(crate) struct Options {
     /// The device profile to compile for: webgpu, mobile, desktop, matrix, or a .json file
     #[arg(long, default_value = "webgpu")]
     profile: String,
+    /// Compile for a device of this machine instead, with the kernels that `attnc tune` found the fastest there:
+    /// gpu (a software adapter will do)
+    #[arg(long, conflicts_with = "profile")]
+    backend: Option<String>,
+    /// With --backend: use the first adapter whose description contains TEXT
+    #[arg(long, value_name = "TEXT", requires = "backend")]
+    adapter: Option<String>,
+    #[command(flatten)]
+    cache: Cache,
     #[command(flatten)]
     kernels: Kernels,
     /// Stop the passes after N rewrites
@@ -55,9 +66,9 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
         fuse_attention: !options.no_fuse,
         stop_after: options.stop_after,
     };
-    let profile = args::profile(&options.profile)?;
+    let (profile, choices) = device(options)?;
     let mut explained = progress::during("compiling", || {
-        explain::explain_with(&model, &passes, &profile, &options.kernels.choices())
+        explain::explain_with(&model, &passes, &profile, &choices)
     })?;
     if !options.dims.is_empty() {
         explained = at(explained, args::dim_values(&options.dims)?)?;
@@ -83,6 +94,34 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
         require_fused(&explained.optimised.attention)?;
     }
     Ok(Outcome::Good)
+}
+
+/// What is compiled for, and which kernels are preferred there.
+fn device(options: &Options) -> Result<(DeviceProfile, Choices), Error> {
+    let choices = options.kernels.choices();
+    let Some(name) = &options.backend else {
+        return Ok((args::profile(&options.profile)?, choices));
+    };
+    let folder = options.cache.folder();
+    let wish = Wish {
+        adapter: options.adapter.as_deref(),
+        cache: folder.as_deref(),
+    };
+    let backend = Backends::standard().open(name, &wish)?.backend;
+    if backend.tuned().is_none() {
+        return Err(Error::BackendCannot {
+            backend: backend.name().to_owned(),
+            what: "be explained: it runs no kernels; give --backend gpu or --profile NAME"
+                .to_owned(),
+        });
+    }
+    for note in backend.notes() {
+        note!("note: {note}");
+    }
+    Ok((
+        backend.profile(),
+        tune::with_known(&choices, backend.as_ref()),
+    ))
 }
 
 /// The report at those lengths. What is asked about one length seldom depends on the others: they are 1.

@@ -5,4 +5,5 @@ pub(crate) mod compile;
 pub(crate) mod devices;
 pub(crate) mod explain;
 pub(crate) mod run;
+pub(crate) mod tune;
 pub(crate) mod verify;

@@ -2,20 +2,23 @@
 
 use super::{Backend, Executable, Output, Stats, StepTime};
 use crate::Error;
-use crate::codegen::choice::Choices;
+use crate::codegen::choice::{Choices, Decision, Measured};
 use crate::gpu::{
     self, AdapterChoice, Checks, ExecutableOptions, Gpu, HostTensorRef, PipelineCache, Runner,
 };
 use crate::inputs::BoundInputs;
 use crate::ir::{Graph, TensorData};
 use crate::plan::{DeviceProfile, Plan, WeightSource};
+use crate::tune::{DeviceKey, Measurement, TuningCache};
 use std::cell::RefCell;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Runs on a device of its own; a host that has one uses [`gpu::Executable`] instead.
 pub struct GpuBackend {
     gpu: Gpu,
     cache: Option<PipelineCache>,
+    tuning: RefCell<TuningCache>,
     notes: RefCell<Vec<String>>,
 }
 
@@ -40,19 +43,34 @@ impl GpuBackend {
 
 impl From<Gpu> for GpuBackend {
     fn from(gpu: Gpu) -> Self {
+        let (tuning, _) = TuningCache::open(None, device_key(&gpu));
         Self {
             gpu,
             cache: None,
+            tuning: RefCell::new(tuning),
             notes: RefCell::default(),
         }
     }
 }
 
+/// What a measurement is good for.
+fn device_key(gpu: &Gpu) -> DeviceKey {
+    DeviceKey {
+        adapter: gpu.description.name.clone(),
+        api: gpu.description.backend.clone(),
+        driver: gpu.description.driver.clone(),
+    }
+}
+
 impl GpuBackend {
-    /// Keeps compiled pipelines in a folder that only its owner can write to, where the device can give them.
+    /// Keeps compiled pipelines, where the device can give them, and what kernels were measured to take, in a
+    /// folder that only its owner can write to.
     #[must_use]
     pub fn with_cache(mut self, folder: Option<&Path>) -> Self {
         self.cache = folder.and_then(|folder| PipelineCache::open(&self.gpu.device, folder));
+        let (tuning, note) = TuningCache::open(folder, device_key(&self.gpu));
+        self.tuning = RefCell::new(tuning);
+        self.notes.borrow_mut().extend(note);
         self
     }
 
@@ -94,12 +112,39 @@ impl Backend for GpuBackend {
 
     fn compile(&self, graph: &Graph, choices: &Choices) -> Result<Box<dyn Executable>, Error> {
         let compiled = crate::compile::lower_with(graph, &self.gpu.profile, choices)?;
-        self.executable(&compiled.plan, &compiled.weights, Checks::Off)
+        let mut executable = self.executable(&compiled.plan, &compiled.weights, Checks::Off)?;
+        executable.decisions = compiled.decisions;
+        Ok(Box::new(executable))
+    }
+
+    fn tuned(&self) -> Option<BTreeMap<String, Measured>> {
+        let tuning = self.tuning.borrow();
+        let known = tuning.measurements().iter();
+        Some(
+            known
+                .filter_map(|(key, m)| Some((key.clone(), m.measured()?)))
+                .collect(),
+        )
+    }
+
+    fn keep(&self, found: BTreeMap<String, Measurement>) -> Option<PathBuf> {
+        let mut tuning = self.tuning.borrow_mut();
+        let written = tuning.add(found);
+        let path = tuning.path()?;
+        match written {
+            Ok(()) => Some(path.to_owned()),
+            Err(error) => {
+                let path = path.display();
+                let note = format!("what was measured cannot be kept in {path}: {error}");
+                self.notes.borrow_mut().push(note);
+                None
+            }
+        }
     }
 
     /// A plan that comes from a file is anybody's word, so its shaders keep their run-time checks.
     fn load(&self, plan: &Plan, weights: &dyn WeightSource) -> Result<Box<dyn Executable>, Error> {
-        self.executable(plan, weights, Checks::On)
+        Ok(Box::new(self.executable(plan, weights, Checks::On)?))
     }
 }
 
@@ -109,7 +154,7 @@ impl GpuBackend {
         plan: &Plan,
         weights: &dyn WeightSource,
         checks: Checks,
-    ) -> Result<Box<dyn Executable>, Error> {
+    ) -> Result<GpuExecutable, Error> {
         let Gpu { device, queue, .. } = &self.gpu;
         let options = ExecutableOptions {
             checks,
@@ -118,16 +163,18 @@ impl GpuBackend {
         let executable = gpu::Executable::with_options(device, queue, plan, weights, &options)?;
         self.save_cache();
         let runner = Runner::from_executable(device, queue, executable);
-        Ok(Box::new(GpuExecutable {
+        Ok(GpuExecutable {
             names: plan.inputs.iter().map(|port| port.name.clone()).collect(),
             runner,
-        }))
+            decisions: Vec::new(),
+        })
     }
 }
 
 struct GpuExecutable {
     names: Vec<String>,
     runner: Runner,
+    decisions: Vec<Decision>,
 }
 
 /// Tensors of the graph under the names of the plan's inputs.
@@ -179,6 +226,10 @@ impl Executable for GpuExecutable {
             arena_peak_bytes: self.runner.executable().latest_arena_bytes(),
             weights_bytes: stats.weight_bytes,
         }
+    }
+
+    fn decisions(&self) -> &[Decision] {
+        &self.decisions
     }
 
     fn time_steps(&mut self, inputs: &BoundInputs) -> Result<Vec<StepTime>, Error> {

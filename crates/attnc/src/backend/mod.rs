@@ -19,12 +19,14 @@ pub use cpu::CpuBackend;
 pub(crate) use cpu::{dims as cpu_dims, named as cpu_named};
 pub use gpu::GpuBackend;
 
-use crate::codegen::choice::Choices;
+use crate::codegen::choice::{Choices, Decision, Measured};
 use crate::ir::{DType, Graph, TensorData};
 use crate::plan::{DeviceProfile, Plan};
+use crate::tune::Measurement;
 use crate::{Error, inputs::BoundInputs};
 use indexmap::IndexMap;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Something that runs graphs.
 pub trait Backend {
@@ -48,6 +50,19 @@ pub trait Backend {
     /// # Errors
     /// What it cannot compile, and trouble of the device.
     fn compile(&self, graph: &Graph, choices: &Choices) -> Result<Box<dyn Executable>, Error>;
+
+    /// What kernels were measured to take on this device, by [`Decision::key`]; `None` where the backend does not
+    /// choose among kernels, so that there is nothing to measure.
+    fn tuned(&self) -> Option<BTreeMap<String, Measured>> {
+        None
+    }
+
+    /// Remembers what was measured, and keeps it for other processes where there is a folder for that, which it
+    /// gives the file of. What goes wrong is a note.
+    fn keep(&self, found: BTreeMap<String, Measurement>) -> Option<PathBuf> {
+        let _ = found;
+        None
+    }
 
     /// Makes a plan ready to run, as a bundle holds it.
     ///
@@ -94,6 +109,11 @@ pub trait Executable {
 
     /// What it has made and holds so far.
     fn stats(&self) -> Stats;
+
+    /// Which kernel each problem got; nothing where there was no choice of kernels.
+    fn decisions(&self) -> &[Decision] {
+        &[]
+    }
 
     /// Runs once more and says how long each step took; nothing where steps cannot be timed.
     ///
