@@ -11,11 +11,12 @@
 use attnc::gpu::{AdapterChoice, Gpu};
 use attnc_benches::contestant::{AttncCpu, AttncGpu, Contestant, Peer, variants};
 use attnc_benches::peak::Peaks;
+use attnc_benches::roofline::Piece;
 use attnc_benches::shape::Shape;
 use attnc_benches::shapes;
 use attnc_benches::table::{self, Growth, Row};
 use attnc_benches::task::Task;
-use attnc_benches::turns::{self, Effort};
+use attnc_benches::turns::{self, Effort, Outcome};
 use clap::Parser;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -100,11 +101,6 @@ fn main() -> ExitCode {
 
 fn run(options: &Options) -> Result<bool, String> {
     let start = Instant::now();
-    let limit = match (options.limit, options.suite) {
-        (None, Suite::Discrete) => Some(240),
-        (limit, _) => limit,
-    };
-    let limit = limit.map(Duration::from_secs);
     let shapes = chosen(options)?;
     let gpu = open(options)?;
     let folder = Folder::new()?;
@@ -112,6 +108,61 @@ fn run(options: &Options) -> Result<bool, String> {
     let f16 = options.suite != Suite::Portable;
     let measure_peaks = || gpu.as_ref().map(|gpu| Peaks::measure(gpu, f16)).transpose();
     let before = measure_peaks()?;
+    print_head(gpu.as_ref(), before.as_ref(), &everyone);
+    let measured = measure(options, &shapes, &mut everyone, before.as_ref(), start)?;
+    let after = measure_peaks()?;
+    let both = before.as_ref().zip(after.as_ref());
+    let unrest = both.and_then(|(before, after)| before.unrest(after));
+    let peaks = both.map(|(before, after)| before.or_better(after));
+    let rows = measured
+        .into_iter()
+        .flat_map(|one| table::rows(one.shape, one.outcomes, peaks.as_ref(), &one.pieces));
+    let rows: Vec<Row> = rows.collect();
+    let report = Report {
+        adapter: adapter(gpu.as_ref()),
+        driver: gpu
+            .as_ref()
+            .map(|g| g.description.driver.clone())
+            .unwrap_or_default(),
+        profile: gpu.as_ref().map(|g| g.profile.clone()),
+        threads: rayon::current_num_threads(),
+        versions: versions(&everyone),
+        growth: table::growth(&rows),
+        peaks,
+        unrest,
+        rows,
+    };
+    print_end(&report, before.as_ref());
+    if let Some(path) = &options.json {
+        let text = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())? + "\n";
+        std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    }
+    Ok(!report
+        .rows
+        .iter()
+        .any(|row| row.wrong && row.outcome.who.starts_with("attnc")))
+}
+
+/// What everyone did with a shape.
+struct Measured<'a> {
+    shape: &'a Shape,
+    pieces: Vec<Piece>,
+    outcomes: Vec<Outcome>,
+}
+
+/// Measures one shape after the other, and prints its rows, by the peaks measured before, as soon as they are there.
+fn measure<'a>(
+    options: &Options,
+    shapes: &'a [Shape],
+    everyone: &mut [Box<dyn Contestant>],
+    peaks: Option<&Peaks>,
+    start: Instant,
+) -> Result<Vec<Measured<'a>>, String> {
+    let limit = match (options.limit, options.suite) {
+        (None, Suite::Discrete) => Some(240),
+        (limit, _) => limit,
+    };
+    let limit = limit.map(Duration::from_secs);
     let effort = Effort {
         rounds: options.rounds,
         turn: Duration::from_millis(options.turn),
@@ -137,49 +188,30 @@ fn run(options: &Options) -> Result<bool, String> {
             shape.title
         );
         let task = Task::new(shape).map_err(|e| e.to_string())?;
-        let outcomes = turns::measure(&task, &mut everyone, effort);
-        measured.push((shape, task.pieces, outcomes));
+        let outcomes = turns::measure(&task, everyone, effort);
+        let pieces = task.pieces;
+        print!(
+            "{}",
+            table::text(&table::rows(shape, outcomes.clone(), peaks, &pieces))
+        );
+        measured.push(Measured {
+            shape,
+            pieces,
+            outcomes,
+        });
     }
-    let after = measure_peaks()?;
-    let unrest = before
-        .as_ref()
-        .zip(after.as_ref())
-        .and_then(|(before, after)| before.unrest(after));
-    let peaks = before
-        .zip(after)
-        .map(|(before, after)| before.or_better(&after));
-    let rows = measured.into_iter().flat_map(|(shape, pieces, outcomes)| {
-        table::rows(shape, outcomes, peaks.as_ref(), &pieces)
-    });
-    let rows: Vec<Row> = rows.collect();
-    let report = Report {
-        adapter: gpu
-            .as_ref()
-            .map_or("none".to_owned(), |g| g.description.line()),
-        driver: gpu
-            .as_ref()
-            .map(|g| g.description.driver.clone())
-            .unwrap_or_default(),
-        profile: gpu.as_ref().map(|g| g.profile.clone()),
-        threads: rayon::current_num_threads(),
-        versions: everyone
-            .iter()
-            .map(|one| format!("{}: {}", one.name(), one.version()))
-            .collect(),
-        growth: table::growth(&rows),
-        peaks,
-        unrest,
-        rows,
-    };
-    print(&report);
-    if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())? + "\n";
-        std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-    }
-    Ok(!report
-        .rows
-        .iter()
-        .any(|row| row.wrong && row.outcome.who.starts_with("attnc")))
+    Ok(measured)
+}
+
+fn adapter(gpu: Option<&Gpu>) -> String {
+    gpu.map_or("none".to_owned(), |g| g.description.line())
+}
+
+fn versions(everyone: &[Box<dyn Contestant>]) -> Vec<String> {
+    let everyone = everyone.iter();
+    everyone
+        .map(|one| format!("{}: {}", one.name(), one.version()))
+        .collect()
 }
 
 fn chosen(options: &Options) -> Result<Vec<Shape>, String> {
@@ -271,32 +303,43 @@ fn contestants(options: &Options, gpu: Option<&Gpu>, folder: &Path) -> Vec<Box<d
     everyone
 }
 
-fn print(report: &Report) {
-    println!("{}", report.adapter);
-    if let Some(peaks) = &report.peaks {
-        let f16 = peaks
-            .flops_f16
-            .map_or(String::new(), |f| format!(", {:.1} in f16", f / 1e9));
-        println!(
-            "peak: {:.1} GFLOP/s of a * x + y in registers{f16}; {:.1} GB/s of a copy",
-            peaks.flops_f32 / 1e9,
-            peaks.copy / 1e9
-        );
+/// What all rows have in common.
+fn print_head(gpu: Option<&Gpu>, peaks: Option<&Peaks>, everyone: &[Box<dyn Contestant>]) {
+    println!("{}", adapter(gpu));
+    if let Some(peaks) = peaks {
+        println!("peak: {}", peaks_text(peaks));
     }
     println!(
         "{}; {} threads on the processor",
-        report.versions.join("; "),
-        report.threads
+        versions(everyone).join("; "),
+        rayon::current_num_threads()
     );
+    println!("times in ms; `x attnc`: time over that of attnc on the same side");
+}
+
+fn peaks_text(peaks: &Peaks) -> String {
+    let f16 = peaks
+        .flops_f16
+        .map_or(String::new(), |f| format!(", {:.1} in f16", f / 1e9));
+    format!(
+        "{:.1} GFLOP/s of a * x + y in registers{f16}; {:.1} GB/s of a copy",
+        peaks.flops_f32 / 1e9,
+        peaks.copy / 1e9
+    )
+}
+
+/// What is known at the end only.
+fn print_end(report: &Report, before: Option<&Peaks>) {
+    print!("{}", table::growth_text(&report.growth));
+    if let Some(peaks) = &report.peaks
+        && before != Some(peaks)
+    {
+        let peaks = peaks_text(peaks);
+        println!("\nthe better of the peaks before and after, which `--json` goes by: {peaks}");
+    }
     if let Some(unrest) = &report.unrest {
         println!("{unrest}");
     }
-    println!("times in ms; `x attnc`: time over that of attnc on the same side");
-    print!(
-        "{}{}",
-        table::text(&report.rows),
-        table::growth_text(&report.growth)
-    );
 }
 
 /// A folder for operands, gone when this is.

@@ -117,6 +117,57 @@ fn json_is_alone_on_stdout() {
     }
 }
 
+/// What `tune` finds is what `explain` says afterwards, in the same bytes every time. Without an adapter there is
+/// nothing to hold; `ATTNC_REQUIRE_GPU` makes that a failure.
+#[test]
+fn what_was_tuned_is_explained() {
+    let folder = tempfile::tempdir().expect("there is a folder for temporary files");
+    let run = |arguments: &[&str]| {
+        let mut attnc = attnc();
+        attnc.env("ATTNC_CACHE_DIR", folder.path());
+        let attnc = attnc.current_dir(root()).args(arguments);
+        attnc.output().expect("attnc starts")
+    };
+    let model = "tests/cases/cli/files/causal.attn";
+    let tune = [
+        "tune",
+        model,
+        "--dim",
+        "B=1",
+        "--dim",
+        "M=40",
+        "--backend",
+        "gpu",
+    ];
+    let tuned = run(&[&tune[..], &["--rounds", "1", "--json"]].concat());
+    if tuned.status.code() == Some(4) {
+        let errors = String::from_utf8_lossy(&tuned.stderr);
+        assert!(errors.contains("no adapter"), "{errors}");
+        assert_ne!(
+            std::env::var("ATTNC_REQUIRE_GPU").as_deref(),
+            Ok("1"),
+            "{errors}"
+        );
+        return;
+    }
+    let tuned: serde_json::Value = serde_json::from_slice(&tuned.stdout).expect("one object");
+    let explain = ["explain", model, "--backend", "gpu", "--json"];
+    let explained = run(&explain).stdout;
+    assert_eq!(run(&explain).stdout, explained);
+    let explained: serde_json::Value = serde_json::from_slice(&explained).expect("one object");
+    let problems = tuned["problems"].as_array().expect("a list");
+    let choices = explained["choices"].as_array().expect("a list").iter();
+    let choices: Vec<_> = choices
+        .filter(|c| c["kernels"].as_array().is_some_and(|k| k.len() > 1))
+        .collect();
+    assert_eq!(problems.len(), choices.len(), "{tuned} {explained}");
+    for (problem, choice) in problems.iter().zip(choices) {
+        assert_eq!(problem["chosen"], choice["chosen"]);
+        let measured = choice.get("measured").is_some();
+        assert_eq!(!problem["ratio"].is_null(), measured, "{choice}");
+    }
+}
+
 /// As under `| head`: whoever reads goes away after the first byte.
 #[test]
 fn a_reader_that_goes_away_is_no_panic() {

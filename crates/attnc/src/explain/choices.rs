@@ -61,7 +61,7 @@ impl From<&Decision> for Choice {
             why: decision.why.words(),
             measured: match decision.why {
                 Why::Measured { ratio } => Some(three_digits(ratio)),
-                Why::Cheapest | Why::Forced => None,
+                _ => None,
             },
             kernels: decision.candidates.iter().map(costed).collect(),
         }

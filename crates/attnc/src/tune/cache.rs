@@ -126,7 +126,7 @@ impl TuningCache {
             return Ok(BTreeMap::new());
         };
         let bytes = match fs::metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            Err(error) if is_absent(&error) => return Ok(BTreeMap::new()),
             Ok(found) if found.len() > LARGEST => return Err("is too large".to_owned()),
             _ => fs::read(path).map_err(|error| format!("cannot be read: {error}"))?,
         };
@@ -144,6 +144,12 @@ impl TuningCache {
             None => Ok(found.measured),
         }
     }
+}
+
+/// Whether there is no such file; that its folder is none shows when it is written.
+fn is_absent(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
 }
 
 fn file_name(device: &DeviceKey) -> String {
