@@ -206,6 +206,8 @@ pub(crate) struct Costs {
     pub(crate) registers: u32,
     /// Sums of a matrix product that a lane may hold.
     pub(crate) accumulators: u32,
+    /// Moving four elements between a lane and workgroup memory.
+    pub(crate) staged: f64,
 }
 
 /// Whether subgroups are the vector units of a CPU: at most 8 lanes, as no GPU has, and few workgroups at once.
@@ -251,6 +253,7 @@ impl Costs {
                 exchange: 2.0,
                 registers: 512,
                 accumulators: 256,
+                staged: 45.0 * f64::from(sizes.max),
             },
             sizes => Self {
                 lanes: sizes.map_or(32, |s| s.min),
@@ -259,6 +262,7 @@ impl Costs {
                 exchange: 4.0,
                 registers: 192,
                 accumulators: 64,
+                staged: 2.0,
             },
         }
     }

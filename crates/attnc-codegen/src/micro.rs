@@ -26,6 +26,7 @@
 
 mod attention;
 mod attention_subgroup;
+mod attention_tiled;
 mod lane_columns;
 mod matmul;
 mod rows;
@@ -33,6 +34,8 @@ mod rows;
 pub(crate) use attention::MAX_HELD;
 pub use attention::{AttentionTile, Weights};
 pub use attention_subgroup::SubgroupAttentionTile;
+pub(crate) use attention_tiled::LANES;
+pub use attention_tiled::TiledAttentionTile;
 pub use matmul::{LeftLoad, MatmulTile, RightLoad};
 
 use crate::Stored;

@@ -4,8 +4,11 @@
 //! tile, arithmetic is each row's own, and rows that a tile has beyond those there are cost as much as the others.
 
 use crate::choice::{Candidate, Costs, KernelShape, exchange_width, waste};
-use crate::micro::{Access, AttentionTile, MAX_HELD, MicroError, SubgroupAttentionTile, Weights};
-use crate::params;
+use crate::micro::{
+    Access, AttentionTile, LANES, MAX_HELD, MicroError, SubgroupAttentionTile, TiledAttentionTile,
+    Weights,
+};
+use crate::params::{self, BLOCK};
 use attnc_plan::DeviceProfile;
 
 /// What the choice of a kernel depends on.
@@ -25,6 +28,7 @@ pub(super) struct AttentionNeeds {
 pub(super) enum AttentionKernel {
     Rows(AttentionTile),
     Subgroup(SubgroupAttentionTile),
+    Tiled(TiledAttentionTile),
 }
 
 impl AttentionKernel {
@@ -36,14 +40,15 @@ impl AttentionKernel {
         let costs = Costs::of(profile);
         let mut all = vec![rows(needs, &costs)];
         all.extend(subgroup(needs, profile, &costs));
+        all.extend(tiled(needs, profile, &costs));
         all.sort_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost));
         all
     }
 
-    /// Whether the cheapest has rows in common for a whole subgroup, so that a single query would waste most of it.
+    /// Whether the cheapest has rows in common for many invocations, so that a single query would waste most of it.
     pub(super) fn cheapest_shares_rows(needs: &AttentionNeeds, profile: &DeviceProfile) -> bool {
         let candidates = Self::candidates(needs, profile);
-        matches!(candidates.first(), Some((Self::Subgroup(_), _)))
+        !matches!(candidates.first(), Some((Self::Rows(_), _)))
     }
 
     /// The file in `kernels/`.
@@ -51,6 +56,7 @@ impl AttentionKernel {
         match self {
             Self::Rows(tile) => tile.kernel(),
             Self::Subgroup(_) => SubgroupAttentionTile::KERNEL,
+            Self::Tiled(_) => TiledAttentionTile::KERNEL,
         }
     }
 
@@ -59,6 +65,7 @@ impl AttentionKernel {
         match self {
             Self::Rows(tile) => tile.print(),
             Self::Subgroup(tile) => tile.print(),
+            Self::Tiled(tile) => tile.print(),
         }
     }
 
@@ -67,6 +74,7 @@ impl AttentionKernel {
         match self {
             Self::Rows(_) => usual,
             Self::Subgroup(tile) => tile.width,
+            Self::Tiled(tile) => tile.invocations(),
         }
     }
 
@@ -75,6 +83,7 @@ impl AttentionKernel {
         match self {
             Self::Rows(tile) => tile.rows * size,
             Self::Subgroup(tile) => tile.rows(),
+            Self::Tiled(tile) => tile.rows(),
         }
     }
 
@@ -91,6 +100,13 @@ impl AttentionKernel {
                 tile.rows(),
                 tile.width,
                 4 * tile.held()
+            ),
+            Self::Tiled(tile) => format!(
+                "{} query rows by {} invocations, {BLOCK} keys at a time, {} B a lane; {} B of workgroup memory",
+                tile.rows(),
+                tile.invocations(),
+                4 * tile.held(),
+                tile.workgroup_bytes()
             ),
         }
     }
@@ -112,7 +128,8 @@ fn rows(needs: &AttentionNeeds, costs: &Costs) -> (AttentionKernel, Candidate) {
     let loads = of_element(tile.k) * qk + of_element(tile.v) * v;
     let lanes = f64::from(costs.lanes);
     let each = loads / f64::from(rows) + 2.0 * qk + 3.0 * v;
-    let cost = each / lanes * waste(rows * costs.lanes, needs.q_len);
+    let spills = spills(tile.rows * tile.held_columns(), costs);
+    let cost = each * spills / lanes * waste(rows * costs.lanes, needs.q_len);
     let name = format!("r{rows}{}", dims(&tile));
     (
         AttentionKernel::Rows(tile),
@@ -122,6 +139,11 @@ fn rows(needs: &AttentionNeeds, costs: &Costs) -> (AttentionKernel, Candidate) {
             cost,
         },
     )
+}
+
+/// How much more it costs to hold so many numbers than if there were registers for all of them.
+fn spills(held: u32, costs: &Costs) -> f64 {
+    (f64::from(held) / f64::from(costs.registers)).max(1.0)
 }
 
 /// `d64`, `d64v32`, with letters for operands that are not read by vectors.
@@ -194,4 +216,58 @@ fn subgroup(
             cost,
         },
     ))
+}
+
+/// Fours of rows of tiles in workgroup memory, from one subgroup of 32 lanes to four.
+const QUADS: [u32; 3] = [4, 8, 16];
+
+/// The tiles whose slices fit into workgroup memory and whose blocks fit into registers.
+fn tiled(
+    needs: &AttentionNeeds,
+    profile: &DeviceProfile,
+    costs: &Costs,
+) -> Vec<(AttentionKernel, Candidate)> {
+    if matches!(needs.rows.weights, Weights::AfterSum { .. }) {
+        return Vec::new();
+    }
+    let of = AttentionTile {
+        rows: 4,
+        ..needs.rows.clone()
+    };
+    let tiles = QUADS.map(|quads| TiledAttentionTile {
+        quads,
+        of: of.clone(),
+    });
+    let limits = &profile.limits;
+    let fits = |tile: &TiledAttentionTile| {
+        tile.workgroup_bytes() <= limits.workgroup_bytes
+            && tile.invocations() <= limits.invocations.min(limits.workgroup_size[0])
+            && tile.held() <= costs.registers
+    };
+    let candidate = |tile: TiledAttentionTile| {
+        let candidate = Candidate {
+            shape: KernelShape::Tiled,
+            tile: format!("m{}n{BLOCK}{}", tile.rows(), dims(&tile.of)),
+            cost: tiled_cost(&tile, needs.q_len, costs),
+        };
+        (AttentionKernel::Tiled(tile), candidate)
+    };
+    tiles.into_iter().filter(fits).map(candidate).collect()
+}
+
+fn tiled_cost(tile: &TiledAttentionTile, q_len: Option<u32>, costs: &Costs) -> f64 {
+    let (rows, keys, lanes) = (f64::from(tile.rows()), f64::from(BLOCK), f64::from(LANES));
+    let (qk, v) = (f64::from(tile.of.qk_dim), f64::from(tile.of.v_dim));
+    // Of a quad's rows and a lane's keys by four columns; of a key by a lane's columns.
+    let of_scores = qk / 4.0 * (4.0 + keys / lanes) * lanes / (4.0 * keys);
+    let of_values = f64::from(1 + tile.chunks()) * lanes / 4.0;
+    let staging = (qk + v) / 4.0 / rows + qk / 4.0 / keys;
+    // An invocation waits at a barrier as long as it takes to move some vectors.
+    let barriers = 2.0 * (qk / 16.0).ceil() + 2.0 + keys / 8.0;
+    let waiting = 8.0 * barriers * f64::from(tile.invocations()) / (rows * keys);
+    let moves = of_scores + of_values + staging + waiting;
+    let load = costs.load(tile.of.operands.words_of_four());
+    let each = 2.0 * (qk + v) + moves * costs.staged + staging * load;
+    let idle = f64::from(costs.lanes) / f64::from(costs.lanes.min(tile.invocations()));
+    each * idle / f64::from(costs.lanes) * waste(tile.rows(), q_len)
 }

@@ -4,6 +4,7 @@ mod link;
 mod lint;
 mod micro;
 mod subgroup;
+mod tiled;
 mod validate;
 
 use attnc_codegen::link::Linker;

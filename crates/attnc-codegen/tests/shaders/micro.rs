@@ -374,6 +374,7 @@ fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
         "block_mask",
         "flash_attention_fwd_rows",
         "flash_attention_fwd_subgroup",
+        "flash_attention_fwd_tiled",
         "flash_attention_fwd_two_walks",
         "layer_norm_lanes",
         "layer_norm_rows",
