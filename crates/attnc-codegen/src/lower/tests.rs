@@ -435,7 +435,10 @@ fn packed_projections_are_offsets_into_one_buffer() {
     let o = g.apply(Op::Transpose(vec![0, 2, 1, 3]), &[o]).unwrap();
     g.add_output("o", o);
     let lowered = plan(&g);
-    assert_eq!(kernel(&lowered).name, "flash_attention_fwd_tiled.f32.m64n64d16");
+    assert_eq!(
+        kernel(&lowered).name,
+        "flash_attention_fwd_tiled.f32.m64n64d16"
+    );
     assert!(kernel(&lowered).wgsl.contains("alias k_item = vec4<f32>;"));
     let step = &lowered.plan.steps[0];
     let x = lowered.plan.inputs[0].buffer;
