@@ -456,7 +456,7 @@ fn packed_projections_are_offsets_into_one_buffer() {
     assert_eq!(words[..26], expected.concat());
     assert_eq!(
         lowered.plan.steps[0].grid[0].to_string(),
-        "3 * B * floordiv(S + 127, 128)"
+        "3 * B * floordiv(S + 63, 64)"
     );
 }
 

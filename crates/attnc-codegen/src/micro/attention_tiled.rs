@@ -12,7 +12,7 @@
 //! loops over a slice, or every reason why there is none.
 
 use super::rows::{RowFunctions, RowTypes};
-use super::{Access, AttentionTile, Checks, MAX_HELD, MicroError, Weights, lines, packed_imports};
+use super::{Access, AttentionTile, Checks, MAX_HELD, MicroError, Weights, imports, lines};
 use crate::params::BLOCK;
 
 /// Invocations that share four rows; `LANES` in `lib/quads`.
@@ -168,9 +168,11 @@ const HAS_SINK: bool = {};
             self.rows(),
             self.functions().imports(),
             Self::KERNEL,
-            packed_imports(
-                &[self.of.q, self.of.k, self.of.v].map(|access| (access, operands)),
-                (self.of.o, self.of.result)
+            imports(
+                [self.of.q, self.of.k, self.of.v]
+                    .iter()
+                    .filter_map(|access| operands.reader(*access)),
+                self.of.result
             ),
             self.v_vectors(),
             self.of.masked,

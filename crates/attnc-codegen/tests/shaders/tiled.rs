@@ -73,13 +73,17 @@ fn the_least_memory_of_a_webgpu_device_is_enough_for_heads_of_128() {
 fn tiles_of_every_storage_and_function_are_valid() {
     for stored in [
         Stored::F32,
+        Stored::F32Pairs,
         Stored::F16,
         Stored::PackedF16,
         Stored::PackedBf16,
     ] {
         for (sink, weighted) in [(false, false), (true, false), (false, true), (true, true)] {
             let mut tile = tile(16, 64);
-            (tile.of.operands, tile.of.result) = (stored, stored);
+            tile.of.operands = stored;
+            if stored != Stored::F32Pairs {
+                tile.of.result = stored;
+            }
             (tile.of.sink, tile.of.masked) = (sink, weighted);
             if weighted {
                 tile.of.weights = Weights::BeforeSum;

@@ -58,6 +58,7 @@ fn flash_attention_fwd_tiled(
     if invocation == 0u {
         atomicStore(&facts, 0u);
     }
+    workgroupBarrier();
 
     var out: OTile;
     var m: Rows; // running maximum
