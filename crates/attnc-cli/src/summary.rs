@@ -1,5 +1,6 @@
 //! What is printed about attention, outputs and times, and the JSON of it.
 
+use attnc::codegen::choice::Why;
 use attnc::explain::Attention;
 use attnc::{Error, HostTensor, Session, Tensors};
 use serde::Serialize;
@@ -81,6 +82,17 @@ pub(crate) fn attention_line(attention: &Attention) -> String {
 pub(crate) fn print_notes(session: &Session) {
     for note in session.notes() {
         note!("note: {note}");
+    }
+}
+
+/// Prints, on stderr, for how many problems the kernel is the one that was measured to be the fastest.
+pub(crate) fn print_tuned(session: &Session) {
+    let decisions = session.decisions().iter();
+    let measured = decisions.filter(|d| matches!(d.why, Why::Measured { .. }));
+    let measured = measured.count();
+    if measured > 0 {
+        let problems = attnc::explain::plural(measured, "problem");
+        note!("kernels of {problems} as measured by `attnc tune` (--no-cache: by the cost model)");
     }
 }
 

@@ -72,6 +72,7 @@ fn measure(options: &Options, model: &Model, import_ms: f64) -> Result<Report, E
     let mut session = progress::during("compiling", prepare)?;
     let prepare_ms = summary::milliseconds(start.elapsed());
     summary::print_notes(&session);
+    summary::print_tuned(&session);
     let bound = session.bind(&given, &options.inputs.dims()?)?;
     let mut timed = || -> Result<f64, Error> {
         let start = Instant::now();

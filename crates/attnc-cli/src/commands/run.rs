@@ -67,6 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     let load_ms = summary::milliseconds(start.elapsed());
     note!("{}", session.why());
     summary::print_notes(&session);
+    summary::print_tuned(&session);
     let attention = session.attention().map(Attention::from);
     if let Some(attention) = &attention {
         note!("{}", summary::attention_line(attention));

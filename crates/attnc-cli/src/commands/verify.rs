@@ -70,6 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome, Error> {
     let compile = || Session::of_model(&model, &session, &backends);
     let mut session = progress::during("compiling", compile)?;
     summary::print_notes(&session);
+    summary::print_tuned(&session);
     let bound = session.bind(&given, &options.inputs.dims()?)?;
     let found = progress::during("running", || session.run_bound(&bound))?;
     let tolerance = Tolerance {

@@ -64,6 +64,34 @@ pub(super) fn measure(
     Ok(report)
 }
 
+/// Winners must be faster than the cost model's choices once more, all together in one plan, which is returned: of
+/// many candidates the luckiest looks the fastest. For those that are not, the cost model's choices stay.
+///
+/// # Errors
+/// Trouble of the device.
+pub(super) fn confirm(
+    subject: Subject<'_>,
+    base: &mut dyn Executable,
+    inputs: &BoundInputs,
+    effort: &mut Effort<'_>,
+    report: &mut Report,
+) -> Result<Option<Box<dyn Executable>>, Error> {
+    while report.problems.iter().any(Problem::is_changed) {
+        (effort.watch)("comparing winners with the cost model's choices");
+        let choices = report.choices(subject.choices);
+        let mut winners = subject.backend.compile(subject.graph, &choices)?;
+        let [before, after] = alternate(base, winners.as_mut(), inputs, effort.rounds)?;
+        let problems = report.problems.iter_mut();
+        let refuted = problems.filter_map(|p| (!p.confirm(&before, &after)).then_some(()));
+        if refuted.count() == 0 {
+            report.before_ms = Some(before.whole());
+            report.after_ms = Some(after.whole());
+            return Ok(Some(winners));
+        }
+    }
+    Ok(None)
+}
+
 fn no_timestamps(backend: &dyn Backend) -> Error {
     Error::BackendCannot {
         backend: backend.name().to_owned(),

@@ -39,6 +39,7 @@ pub(crate) use tuner::Tuner;
 
 use crate::backend::Backend;
 use crate::codegen::choice::{Choices, Measured};
+use crate::plan::DimValues;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -104,4 +105,27 @@ pub struct Report {
     pub after_ms: Option<f64>,
     /// Where what was found is kept for later sessions.
     pub kept: Option<PathBuf>,
+}
+
+impl Report {
+    /// What was measured, by [`Decision::key`](crate::codegen::choice::Decision::key).
+    #[must_use]
+    pub fn measurements(&self, lengths: &DimValues) -> BTreeMap<String, Measurement> {
+        let problems = self.problems.iter();
+        let measured = problems.filter_map(|p| Some((p.key.clone(), p.measurement(lengths)?)));
+        measured.collect()
+    }
+
+    /// The choices given, and what was found.
+    fn choices(&self, given: &Choices) -> Choices {
+        let mut choices = given.clone();
+        for problem in &self.problems {
+            if let Some(ratio) = problem.ratio {
+                let candidate = problem.chosen.clone();
+                let measured = Measured { candidate, ratio };
+                choices.tuned.insert(problem.key.clone(), measured);
+            }
+        }
+        choices
+    }
 }

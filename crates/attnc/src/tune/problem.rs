@@ -79,6 +79,25 @@ impl Problem {
         }
     }
 
+    /// Whether the candidate that was taken is faster than the cost model's choice again; if not, that is taken.
+    pub(super) fn confirm(&mut self, base: &Contender, other: &Contender) -> bool {
+        let both = base.rounds_of(&self.key).zip(other.rounds_of(&self.key));
+        let (true, Some((ours, theirs))) = (self.is_changed(), both) else {
+            return true;
+        };
+        let ratio = median(ours.iter().zip(&theirs).map(|(a, b)| b / a).collect());
+        let usual = self.candidates[0].milliseconds;
+        if let Some(taken) = self.candidates.iter_mut().find(|c| c.name == self.chosen) {
+            taken.milliseconds = usual.map(|ms| to_nanoseconds(ms * ratio));
+        }
+        let confirmed = ratio < 1.0;
+        self.ratio = Some(ratio.min(1.0));
+        if !confirmed {
+            self.chosen.clone_from(&self.candidates[0].name);
+        }
+        confirmed
+    }
+
     /// Whether something else than the cost model's choice is taken.
     #[must_use]
     pub fn is_changed(&self) -> bool {
@@ -160,6 +179,24 @@ mod tests {
             ("subgroup.t", Some(1.0))
         );
         assert!(!close.is_changed());
+    }
+
+    #[test]
+    fn who_was_only_lucky_is_not_taken() {
+        let base = took(&[2.0, 2.0]);
+        let again = |ms: &[f64]| {
+            let mut problem = Problem::of(&decision());
+            problem.compare(1, &base, &took(&[1.0, 1.0]));
+            assert!(problem.is_changed());
+            (problem.confirm(&base, &took(ms)), problem)
+        };
+        let (confirmed, problem) = again(&[1.5, 1.5]);
+        assert_eq!((confirmed, problem.ratio), (true, Some(0.75)));
+        assert_eq!(problem.candidates[1].milliseconds, Some(1.5));
+        let (confirmed, problem) = again(&[2.0, 2.5]);
+        assert_eq!((confirmed, problem.ratio), (false, Some(1.0)));
+        assert!(!problem.is_changed());
+        assert_eq!(problem.candidates[1].milliseconds, Some(2.25));
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! What a session that may be tuned holds on to.
 
-use super::measure::{Subject, is_open, measure};
-use super::problem::Problem;
-use super::turns::alternate;
+use super::measure::{Subject, confirm, is_open, measure};
 use super::{Effort, Report, with_known};
 use crate::Error;
 use crate::backend::{Backend, Executable};
@@ -10,7 +8,7 @@ use crate::codegen::choice::{Choices, Decision, Why};
 use crate::inputs::BoundInputs;
 use crate::ir::Graph;
 use crate::plan::DimValues;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Problems that have had no work at so many lengths are not waited for.
 const ATTEMPTS: usize = 8;
@@ -54,35 +52,32 @@ impl Tuner {
         anew: bool,
         effort: &mut Effort<'_>,
     ) -> Result<Report, Error> {
-        let measured = |d: &Decision| matches!(d.why, Why::Measured { .. });
-        let from_start = anew && executable.decisions().iter().any(measured);
-        if from_start {
-            *executable = backend.compile(&self.graph, &self.choices)?;
+        let mut choices = with_known(&self.choices, backend);
+        if anew {
+            choices = self.choices.clone();
+            let measured = |d: &Decision| matches!(d.why, Why::Measured { .. });
+            if executable.decisions().iter().any(measured) {
+                *executable = backend.compile(&self.graph, &choices)?;
+            }
         }
-        let choices = match anew {
-            true => self.choices.clone(),
-            false => with_known(&self.choices, backend),
-        };
         let subject = Subject {
             backend,
             graph: &self.graph,
             choices: &choices,
         };
         let mut report = measure(subject, executable.as_mut(), inputs, effort)?;
-        let found = report.problems.iter();
-        let found = found.filter_map(|p| Some((p.key.clone(), p.measurement(&inputs.dims)?)));
-        let found: BTreeMap<_, _> = found.collect();
+        if let Some(winners) = confirm(subject, executable.as_mut(), inputs, effort, &mut report)? {
+            *executable = winners;
+        }
+        let found = report.measurements(&inputs.dims);
         self.known.extend(found.keys().cloned());
         self.tried.push(inputs.dims.clone());
+        let news = found.len();
         report.kept = backend.keep(found);
-        if from_start || report.problems.iter().any(Problem::is_changed) {
-            (effort.watch)("comparing with the cost model's choices");
-            let choices = with_known(&self.choices, backend);
-            let mut better = backend.compile(&self.graph, &choices)?;
-            let both = alternate(executable.as_mut(), better.as_mut(), inputs, effort.rounds)?;
-            let [before, after] = both.map(|one| one.whole());
-            (report.before_ms, report.after_ms) = (Some(before), Some(after));
-            *executable = better;
+        // What has no work at these lengths may have been measured at others.
+        let all = with_known(&self.choices, backend);
+        if anew && all.tuned.len() > choices.tuned.len() + news {
+            *executable = backend.compile(&self.graph, &all)?;
         }
         Ok(report)
     }
