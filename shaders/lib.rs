@@ -104,6 +104,7 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "pack/one_combined",
     "params/default",
     "store/elements",
+    "store/f32_pairs_vectors",
     "store/packed_bf16",
     "store/packed_bf16_vectors",
     "store/packed_f16",

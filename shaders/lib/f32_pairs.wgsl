@@ -12,6 +12,12 @@ fn f32_four(words: vec2<u64>) -> vec4<f32> {
     return vec4<f32>(even.x, odd.x, even.y, odd.y);
 }
 
+fn f32_words(x: vec4<f32>) -> vec2<u64> {
+    let even = vec2<u64>(bitcast<vec2<u32>>(x.xz));
+    let odd = vec2<u64>(bitcast<vec2<u32>>(x.yw));
+    return even | (odd << vec2<u32>(32u));
+}
+
 fn f32_eight(words: vec4<u64>) -> Eight {
     let even = bitcast<vec4<f32>>(vec4<u32>(words));
     let odd = bitcast<vec4<f32>>(vec4<u32>(words >> vec4<u32>(32u)));

@@ -61,20 +61,14 @@ impl Access {
     }
 }
 
-/// A function that reads items: its file, as import lines spell it, and its name.
-pub(crate) type Reader = (&'static str, &'static str);
+/// A function that makes values of items, or items of values: its file, as import lines spell it, and its name.
+pub(crate) type Converter = (&'static str, &'static str);
 
-/// Import lines for these functions, and those that write vectors of `written`.
-fn imports(readers: impl IntoIterator<Item = Reader>, written: Stored) -> String {
+/// Import lines for these functions.
+fn imports(converters: impl IntoIterator<Item = Converter>) -> String {
     let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (module, name) in readers {
+    for (module, name) in converters {
         names.entry(module).or_default().insert(name);
-    }
-    if let Some(library) = written.library() {
-        names
-            .entry(library.module)
-            .or_default()
-            .insert(library.words);
     }
     let line = |(module, names): (&str, BTreeSet<&str>)| {
         let names: Vec<_> = names.into_iter().collect();

@@ -34,6 +34,7 @@ mod vector;
 
 pub(crate) use literal::finite as float_literal;
 
+use crate::micro::Access;
 use crate::stored::{Stored, multiple_of};
 use attnc_ir::scalar::ScalarExpr;
 use attnc_ir::scalar::print::Names;
@@ -302,8 +303,8 @@ impl<'g> Mods<'g> {
 
     /// Prints `element(i)`, four elements of a type that is not held as f32, from `value(i) -> vec4<f32>`.
     pub(crate) fn vector_items(&mut self, stored: Stored) {
-        if let Some(library) = stored.library() {
-            self.import(library.module, library.words);
+        if let Some((module, name)) = stored.writer(Access::Vec4) {
+            self.import(module, name);
         }
         self.functions.push_str(&format!(
             "\n// element: four elements of memory, which holds {stored}\nfn element(i: u32) -> {} {{\n    return {};\n}}\n",
@@ -417,16 +418,21 @@ impl<'g> Mods<'g> {
         vectors: bool,
     ) -> Result<(String, Stored), Diagnostic> {
         let stored = (self.stored)(base);
-        if self.in_place == Some(base) {
-            if vectors != self.vectors_in_place {
-                return Err(vector::no_form("a load of single elements of the result"));
-            }
+        let in_place = self.in_place == Some(base);
+        if in_place && vectors != self.vectors_in_place {
+            return Err(vector::no_form("a load of single elements of the result"));
+        }
+        let access = if vectors {
+            Access::Vec4
+        } else {
+            Access::Scalar
+        };
+        if let Some((module, name)) = stored.reader(access) {
+            self.import(module, name);
+        }
+        if in_place {
             let out = self.import("store", "out").to_owned();
             return Ok((out, stored));
-        }
-        if let Some(library) = stored.library() {
-            let name = if vectors { library.vec4 } else { library.at };
-            self.import(library.module, name);
         }
         if let Some(known) = self.captured.get(&base) {
             if known.vectors != vectors {

@@ -15,9 +15,9 @@
 //! invocation of the dispatch stores to it. Lowering sees to it, or lets the kernel write f32 and packs that.
 
 use crate::choice::is_cpu;
-use crate::micro::{Access, Reader};
+use crate::micro::{Access, Converter};
 use attnc_ir::{DType, Dim};
-use attnc_plan::{DeviceProfile, Features};
+use attnc_plan::DeviceProfile;
 use std::fmt;
 
 /// How one tensor's elements are stored.
@@ -42,10 +42,13 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// How a device with these features stores the type.
+    /// How kernels on a device see the type. A CPU's lanes load one word after the other, of whatever size, so that
+    /// there f32 come by pairs.
     #[must_use]
-    pub fn of(dtype: DType, features: &Features) -> Self {
+    pub fn of(dtype: DType, profile: &DeviceProfile) -> Self {
+        let features = &profile.features;
         match dtype {
+            DType::F32 if features.int64 && is_cpu(profile) => Self::F32Pairs,
             DType::F32 => Self::F32,
             DType::I32 => Self::I32,
             DType::U32 => Self::U32,
@@ -53,16 +56,6 @@ impl Stored {
             DType::F16 if features.f16 => Self::F16,
             DType::F16 => Self::PackedF16,
             DType::BF16 => Self::PackedBf16,
-        }
-    }
-
-    /// How a kernel on this device reads vectors of the type. A CPU's lanes pay for each element of a load, of
-    /// whatever size.
-    #[must_use]
-    pub fn read_by_vectors(dtype: DType, profile: &DeviceProfile) -> Self {
-        match Self::of(dtype, &profile.features) {
-            Self::F32 if is_cpu(profile) && profile.features.int64 => Self::F32Pairs,
-            stored => stored,
         }
     }
 
@@ -142,16 +135,27 @@ impl Stored {
         match self.library() {
             Some(library) => format!("{}({x})", library.words),
             None if self == Self::F16 => format!("vec4<f16>({x})"),
+            None if self == Self::F32Pairs => format!("f32_words({x})"),
             None => x.to_owned(),
         }
     }
 
     /// The function that reads items by this access, if it takes one.
-    pub(crate) fn reader(self, access: Access) -> Option<Reader> {
+    pub(crate) fn reader(self, access: Access) -> Option<Converter> {
         match (access, self.library()) {
             (Access::Vec4, Some(library)) => Some((library.module, library.vec4)),
             (Access::Scalar, Some(library)) => Some((library.module, library.at)),
             (Access::Vec4, None) if self == Self::F32Pairs => Some((F32_PAIRS, "f32_four")),
+            _ => None,
+        }
+    }
+
+    /// The function that makes items of this access, if it takes one.
+    pub(crate) fn writer(self, access: Access) -> Option<Converter> {
+        match (access, self.library()) {
+            (Access::Vec4, Some(library)) => Some((library.module, library.words)),
+            (Access::Scalar, Some(library)) => Some((library.module, library.word)),
+            (Access::Vec4, None) if self == Self::F32Pairs => Some((F32_PAIRS, "f32_words")),
             _ => None,
         }
     }
@@ -176,7 +180,7 @@ impl Stored {
     }
 
     /// The function that [`load_vec8`](Self::load_vec8) calls.
-    pub(crate) fn reader_of_eights(self) -> Option<Reader> {
+    pub(crate) fn reader_of_eights(self) -> Option<Converter> {
         (self == Self::F32Pairs).then_some((F32_PAIRS, "f32_eight"))
     }
 
@@ -203,6 +207,7 @@ impl Stored {
         match self {
             Self::PackedF16 => "store/packed_f16_vectors",
             Self::PackedBf16 => "store/packed_bf16_vectors",
+            Self::F32Pairs => "store/f32_pairs_vectors",
             _ => "store/elements",
         }
     }

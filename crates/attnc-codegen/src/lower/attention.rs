@@ -138,7 +138,7 @@ impl Lowerer<'_> {
         let tiles = attention_tiles(self.graph, value, &self.plan.profile);
         Ok(AttentionNeeds {
             rows: AttentionTile {
-                operands: Stored::read_by_vectors(operands, &self.plan.profile),
+                operands: Stored::of(operands, &self.plan.profile),
                 result: self.stored_in(result),
                 ..problem.tile.clone()
             },

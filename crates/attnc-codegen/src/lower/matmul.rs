@@ -119,7 +119,7 @@ impl Lowerer<'_> {
         let result = self.buffer(value)?;
         let needs = MatmulNeeds {
             tile: MatmulTile {
-                operands: Stored::read_by_vectors(operands, &self.plan.profile),
+                operands: Stored::of(operands, &self.plan.profile),
                 result: self.stored_in(result),
                 ..tile
             },

@@ -260,14 +260,14 @@ impl<'g> Lowerer<'g> {
 
     /// How a buffer of the plan holds its elements.
     fn stored_in(&self, buffer: BufferId) -> Stored {
-        Stored::of(self.plan.buffer(buffer).dtype, &self.plan.profile.features)
+        Stored::of(self.plan.buffer(buffer).dtype, &self.plan.profile)
     }
 
     /// How the buffer of a value that is no view holds its elements.
     fn stored(&self, value: ValueId) -> Stored {
         match self.buffers.get(&value) {
             Some(&buffer) => self.stored_in(buffer),
-            None => Stored::of(self.graph.ty(value).dtype, &self.plan.profile.features),
+            None => Stored::of(self.graph.ty(value).dtype, &self.plan.profile),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::rows::{RowFunctions, RowTypes};
-use super::{Access, Checks, MicroError, imports, lines};
+use super::{Access, Checks, Converter, MicroError, imports, lines};
 use crate::Stored;
 
 /// Columns that a tile holds in registers: they are straight-line code, some 6 lines for each 4 columns, and
@@ -159,13 +159,15 @@ import package::kernels::{}::{{shape, q, k, v, o}};
 ",
             self.functions().imports(),
             self.kernel(),
-            imports(
-                [self.q, self.k, self.v]
-                    .iter()
-                    .filter_map(|access| self.operands.reader(*access)),
-                self.result
-            )
+            imports(self.converters())
         )
+    }
+
+    /// What reads Q, K and V, and writes O.
+    fn converters(&self) -> impl Iterator<Item = Converter> {
+        let read = [self.q, self.k, self.v].map(|access| self.operands.reader(access));
+        let written = self.result.writer(self.o);
+        read.into_iter().chain([written]).flatten()
     }
 
     fn types(&self) -> String {

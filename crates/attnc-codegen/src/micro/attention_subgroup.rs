@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::lane_columns::LaneColumns;
 use super::rows::{RowFunctions, RowTypes};
-use super::{Access, Checks, MicroError, Reader, imports, lines};
+use super::{Access, Checks, Converter, MicroError, imports, lines};
 use crate::Stored;
 
 /// Query rows of one workgroup, whose columns its lanes share out.
@@ -142,7 +142,7 @@ const HAS_SINK: bool = {};
             self.group,
             functions.imports(),
             Self::KERNEL,
-            imports(self.readers(), self.result),
+            imports(self.converters()),
             self.rows(),
             self.packs_heads,
             self.masked,
@@ -150,10 +150,12 @@ const HAS_SINK: bool = {};
         )
     }
 
-    /// What reads Q, and K and V.
-    fn readers(&self) -> impl Iterator<Item = Reader> {
+    /// What reads Q, K and V, and writes O.
+    fn converters(&self) -> impl Iterator<Item = Converter> {
         let q = self.operands.reader(Access::Vec4);
-        q.into_iter().chain(self.columns().reader(self.operands))
+        let kv = self.columns().reader(self.operands);
+        let o = self.result.writer(Access::Vec4);
+        [q, kv, o].into_iter().flatten()
     }
 
     fn functions(&self) -> RowFunctions {

@@ -6,7 +6,7 @@
 //!
 //! On entry: numbers of columns that are multiples of 4, or of 8 by eights. On exit: WGSL that stays within the row.
 
-use super::{Reader, lines};
+use super::{Converter, lines};
 use crate::Stored;
 use std::fmt::Write as _;
 
@@ -114,7 +114,7 @@ impl LaneColumns {
     }
 
     /// The function that [`load`](Self::load) reads items by, if any.
-    pub(super) fn reader(self, stored: Stored) -> Option<Reader> {
+    pub(super) fn reader(self, stored: Stored) -> Option<Converter> {
         match self.eights {
             true => stored.reader_of_eights(),
             false => stored.reader(super::Access::Vec4),

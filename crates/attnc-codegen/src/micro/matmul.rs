@@ -1,6 +1,6 @@
 //! The register tile of `matmul_rows` and `matmul_subgroup`.
 
-use super::{Access, Checks, MicroError, Reader, imports, lines, list};
+use super::{Access, Checks, Converter, MicroError, imports, lines, list};
 use crate::Stored;
 
 /// How A is read, four steps of k at a time.
@@ -134,8 +134,8 @@ impl MatmulTile {
         checks.finish()
     }
 
-    /// The functions that this module reads bindings by.
-    fn readers(&self) -> impl Iterator<Item = Reader> {
+    /// The functions that this module reads and writes bindings by.
+    fn converters(&self) -> impl Iterator<Item = Converter> {
         let a = match self.a {
             LeftLoad::Element => None,
             _ => self.operands.reader(self.a_access()),
@@ -145,7 +145,8 @@ impl MatmulTile {
             RightLoad::NVec8 => self.operands.reader_of_eights(),
             _ => self.operands.reader(self.b_access()),
         };
-        a.into_iter().chain(b)
+        let c = self.result.writer(self.c);
+        [a, b, c].into_iter().flatten()
     }
 
     /// How the items of A are read, if any are.
@@ -202,7 +203,7 @@ const COLUMN_BLOCKS: u32 = {}u;
 
 ",
             self.kernel(),
-            imports(self.readers(), self.result),
+            imports(self.converters()),
             self.blocks(),
         )
     }

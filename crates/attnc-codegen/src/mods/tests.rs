@@ -6,7 +6,7 @@ use crate::link::Linker;
 use crate::validate::validate;
 use attnc_ir::scalar::{ExprId, ScalarBuilder};
 use attnc_ir::{BinaryOp, CompareOp, DType, Dim, Extents, Graph, TensorType, UnaryOp, ValueId};
-use attnc_plan::Features;
+use attnc_plan::DeviceProfile;
 
 fn shape() -> Vec<Dim> {
     vec!["S".into(), 8.into()]
@@ -43,7 +43,7 @@ fn print(build: impl FnOnce(&mut ScalarBuilder, [ExprId; 4]) -> ExprId) -> Print
     };
     space.cover("i", &[0, 1]);
     let names = |n, _, _: &[Dim]| ["x", "y", "n", "m"][n];
-    let stored = |v| Stored::of(graph.ty(v).dtype, &Features::default());
+    let stored = |v| Stored::of(graph.ty(v).dtype, &DeviceProfile::webgpu());
     let mut mods = Mods::new(&graph, &stored, "pointwise", names);
     mods.function(&Function {
         name: "element",
@@ -262,7 +262,7 @@ fn print_four(
     };
     space.cover_vectors("i", &(0..shape.len()).collect::<Vec<_>>());
     let names = |n, _, _: &[Dim]| ["x", "h", "n", "m"][n];
-    let stored = |v| Stored::of(graph.ty(v).dtype, &Features::default());
+    let stored = |v| Stored::of(graph.ty(v).dtype, &DeviceProfile::webgpu());
     let mut mods = Mods::new(&graph, &stored, "pointwise", names);
     let function = Function {
         name: "element",
