@@ -164,7 +164,7 @@ import package::kernels::{}::{{shape, q, k, v, o}};
     }
 
     /// What reads Q, K and V, and writes O.
-    fn converters(&self) -> impl Iterator<Item = Converter> {
+    pub(super) fn converters(&self) -> impl Iterator<Item = Converter> {
         let read = [self.q, self.k, self.v].map(|access| self.operands.reader(access));
         let written = self.result.writer(self.o);
         read.into_iter().chain([written]).flatten()

@@ -141,12 +141,7 @@ impl TiledAttentionTile {
     }
 
     fn header(&self) -> String {
-        let AttentionTile {
-            qk_dim,
-            v_dim,
-            operands,
-            ..
-        } = self.of;
+        let AttentionTile { qk_dim, v_dim, .. } = self.of;
         format!(
             "\
 // micro: attention tile of {} query rows by {BLOCK} keys; Q and K have {qk_dim} columns, V and O {v_dim} (generated)
@@ -168,12 +163,7 @@ const HAS_SINK: bool = {};
             self.rows(),
             self.functions().imports(),
             Self::KERNEL,
-            imports(
-                [self.of.q, self.of.k, self.of.v]
-                    .iter()
-                    .filter_map(|access| operands.reader(*access)),
-                self.of.result
-            ),
+            imports(self.of.converters()),
             self.v_vectors(),
             self.of.masked,
             self.of.sink,
