@@ -186,7 +186,7 @@ fn absorb(graph: &mut Graph, kernel: ValueId, user: &User, trace: &mut Trace) ->
     for &view in &user.views {
         graph.node_mut(view).ty.dtype = dtype;
     }
-    graph.replace_uses(user.value, reads);
+    graph.supersede(user.value, reads);
     // Gone at once, so that the kernel's next user is the only one again.
     graph.remove(user.value);
     for &value in user.between.iter().rev() {
