@@ -4,7 +4,7 @@ use super::{Contestant, Ready, Side, kernels_text, timed};
 use crate::shape::Work;
 use crate::task::Task;
 use attnc::codegen::choice::{Choices, KernelShape};
-use attnc::gpu::{Executable, Gpu, Io};
+use attnc::gpu::{Executable, ExecutableOptions, Gpu, Io};
 use attnc::opt::Options;
 use attnc::plan::{BufferKind, DeviceProfile, DimValues, Plan};
 use std::sync::Arc;
@@ -81,11 +81,13 @@ impl AttncGpu {
             &self.variant.choices,
         )?;
         let Gpu { device, queue, .. } = &self.gpu;
-        Ok(Executable::new(
-            device,
-            queue,
-            &compiled.plan,
-            &compiled.weights,
+        let options = ExecutableOptions {
+            matrices: &self.gpu.profile.features.cooperative_matrix,
+            ..ExecutableOptions::default()
+        };
+        let (plan, weights) = (&compiled.plan, &compiled.weights);
+        Ok(Executable::with_options(
+            device, queue, plan, weights, &options,
         )?)
     }
 

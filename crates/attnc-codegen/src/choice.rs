@@ -129,6 +129,8 @@ pub enum Why {
     },
     /// It is of the shape that was asked for.
     Forced,
+    /// It costs least by the cost model; of the shape that was asked for there is none.
+    NotOfShape,
 }
 
 impl Why {
@@ -139,6 +141,9 @@ impl Why {
             Self::Cheapest => "the cheapest by the cost model",
             Self::Measured { .. } => "the fastest when measured on this device",
             Self::Forced => "as asked for",
+            Self::NotOfShape => {
+                "the cheapest by the cost model, since no kernel of the shape asked for can compute it here"
+            }
         }
     }
 }
@@ -183,7 +188,10 @@ impl Choices {
             let ratio = found.ratio;
             return (at, Why::Measured { ratio });
         }
-        (0, Why::Cheapest)
+        match shape {
+            Some(_) => (0, Why::NotOfShape),
+            None => (0, Why::Cheapest),
+        }
     }
 }
 
@@ -206,8 +214,16 @@ pub(crate) struct Costs {
     pub(crate) registers: u32,
     /// Sums of a matrix product that a lane may hold.
     pub(crate) accumulators: u32,
+    /// Four products and sums, and what it takes to get at the sum.
+    pub(crate) multiply_adds: f64,
+    /// The same by cooperative matrices.
+    pub(crate) matrix: f64,
     /// Moving four elements between a lane and workgroup memory.
     pub(crate) staged: f64,
+    /// Invocations that it takes to keep the device busy.
+    pub(crate) invocations: u32,
+    /// Workgroups that it takes.
+    pub(crate) workgroups: u32,
 }
 
 /// Whether subgroups are the vector units of a CPU: at most 8 lanes, as no GPU has, and few workgroups at once.
@@ -253,7 +269,11 @@ impl Costs {
                 exchange: 2.0,
                 registers: 512,
                 accumulators: 256,
+                multiply_adds: 11.0,
+                matrix: 45.0,
                 staged: 45.0 * f64::from(sizes.max),
+                invocations: 1,
+                workgroups: 1,
             },
             sizes => Self {
                 lanes: sizes.map_or(32, |s| s.min),
@@ -262,7 +282,11 @@ impl Costs {
                 exchange: 4.0,
                 registers: 192,
                 accumulators: 64,
+                multiply_adds: 4.0,
+                matrix: 0.5,
                 staged: 2.0,
+                invocations: 8192,
+                workgroups: 64,
             },
         }
     }
@@ -324,7 +348,8 @@ mod tests {
     #[test]
     fn a_shape_that_a_problem_lacks_is_not_forced_on_it() {
         let list = [candidate(KernelShape::Rows, 2.0)];
-        assert_eq!(Choices::forced(KernelShape::Subgroup).pick("p", &list).0, 0);
+        let picked = Choices::forced(KernelShape::Subgroup).pick("p", &list);
+        assert_eq!(picked, (0, Why::NotOfShape));
     }
 
     #[test]

@@ -241,7 +241,7 @@ impl Linker {
         self
     }
 
-    /// Joins the modules: header, prelude, params, kernel, micro, mods, other slots, library files.
+    /// Joins the modules: header, enable lines, prelude, params, kernel, micro, mods, other slots, library files.
     ///
     /// # Errors
     /// Lists every import that cannot be resolved, every name declared twice, every slot without use.
@@ -420,7 +420,8 @@ fn check_duplicates(
     }
 }
 
-/// Writes the modules one after the other, without their import lines and outer blank lines.
+/// Writes the modules one after the other, without their import lines and outer blank lines. What they enable stands
+/// before them, once each; the prelude's does already.
 fn join(header: &str, modules: &IndexMap<String, Module>, order: &[String]) -> Linked {
     let mut linked = Linked {
         source: String::new(),
@@ -429,7 +430,23 @@ fn join(header: &str, modules: &IndexMap<String, Module>, order: &[String]) -> L
     for line in header.lines() {
         linked.push(format!("// {line}").trim_end(), None);
     }
-    for (part, scan) in order.iter().flat_map(|path| &modules[path].parts) {
+    let of = |prelude: bool| {
+        let paths = order
+            .iter()
+            .filter(move |path| (*path == "prelude") == prelude);
+        let parts = paths.flat_map(|path| &modules[path].parts);
+        parts.flat_map(|(_, scan)| &scan.enables)
+    };
+    let mut enabled: IndexSet<&str> = of(true).map(|(text, _)| text.as_str()).collect();
+    for (text, at) in of(false) {
+        if enabled.insert(text) {
+            linked.push(text, Some(at.clone()));
+        }
+    }
+    for (path, (part, scan)) in order
+        .iter()
+        .flat_map(|path| modules[path].parts.iter().map(move |part| (path, part)))
+    {
         if !linked.source.is_empty() {
             linked.push("", None);
         }
@@ -438,7 +455,9 @@ fn join(header: &str, modules: &IndexMap<String, Module>, order: &[String]) -> L
         let start = linked.line_map.len();
         for (line, text) in (1..).zip(part.source.lines()) {
             let after_blank = linked.source.ends_with("\n\n");
-            if scan.import_lines.contains(&line) || (text.trim().is_empty() && after_blank) {
+            let hoisted = path != "prelude" && scan.enables.iter().any(|(_, at)| at.line == line);
+            let skipped = hoisted || scan.import_lines.contains(&line);
+            if skipped || (text.trim().is_empty() && after_blank) {
                 continue;
             }
             linked.push(

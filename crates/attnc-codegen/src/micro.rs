@@ -36,7 +36,7 @@ pub use attention::{AttentionTile, Weights};
 pub use attention_subgroup::SubgroupAttentionTile;
 pub(crate) use attention_tiled::LANES;
 pub use attention_tiled::TiledAttentionTile;
-pub use matmul::{LeftLoad, MatmulTile, RightLoad};
+pub use matmul::{Division, LeftLoad, MatmulTile, RightLoad, Staged};
 
 use crate::Stored;
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,9 +11,10 @@
 //! assert_eq!(report.bindings[0].min_size, 4);
 //! ```
 //!
-//! On entry: any text. On exit: valid WGSL within WebGPU's defaults and three optional features that the report
-//! names (f16, where the text enables that, subgroup operations, and 64-bit integers), with exactly one compute entry point and
-//! barriers only in uniform control flow; errors name the original file and line. A pure function of the text.
+//! On entry: any text. On exit: valid WGSL within WebGPU's defaults and optional features that the report names
+//! (f16 and cooperative matrices, where the text enables them, subgroup operations, and 64-bit integers), with
+//! exactly one compute entry point and barriers only in uniform control flow; errors name the original file and
+//! line. A pure function of the text.
 //!
 //! naga refuses the line `enable subgroups;` and browsers demand it: texts have none, and whoever hands one to a
 //! browser writes it in front of kernels whose artifact lists `Feature::Subgroups`.
@@ -37,6 +38,8 @@ pub struct Report {
     pub workgroup_bytes: u32,
     /// Whether it says `enable f16;`.
     pub f16: bool,
+    /// Whether it says `enable wgpu_cooperative_matrix;`.
+    pub matrices: bool,
     /// Whether it uses subgroup operations, or asks for a subgroup's size or its lanes' numbers.
     pub subgroups: bool,
     /// Whether it has 64-bit integers, which no browser knows.
@@ -107,6 +110,9 @@ pub struct ValidateError {
 /// The line that lets a shader use f16.
 pub(crate) const ENABLE_F16: &str = "enable f16;";
 
+/// The line that lets a shader use cooperative matrices, an extension of wgpu's.
+const ENABLE_MATRICES: &str = "enable wgpu_cooperative_matrix;";
+
 /// Checks a shader and reflects its interface.
 ///
 /// # Errors
@@ -126,6 +132,8 @@ pub fn validate(linked: &Linked) -> Result<Report, ValidateError> {
         | Capabilities::SHADER_INT64;
     let f16 = linked.source.lines().any(|line| line == ENABLE_F16);
     capabilities.set(Capabilities::SHADER_FLOAT16, f16);
+    let matrices = linked.source.lines().any(|line| line == ENABLE_MATRICES);
+    capabilities.set(Capabilities::COOPERATIVE_MATRIX, matrices);
     let info = Validator::new(ValidationFlags::all(), capabilities)
         .validate(&module)
         .map_err(|error| {
@@ -151,7 +159,11 @@ pub fn validate(linked: &Linked) -> Result<Report, ValidateError> {
         });
     }
     let report = reflect(&module, &info).map_err(|message| fail(problem(linked, None, message)))?;
-    Ok(Report { f16, ..report })
+    Ok(Report {
+        f16,
+        matrices,
+        ..report
+    })
 }
 
 fn fail(problem: Problem) -> ValidateError {
@@ -207,6 +219,7 @@ fn reflect(module: &Module, info: &ModuleInfo) -> Result<Report, String> {
         workgroup_size: entry.workgroup_size,
         workgroup_bytes: 0,
         f16: false,
+        matrices: false,
         subgroups: uses_subgroups(module),
         int64: uses_int64(module),
         bindings: Vec::new(),

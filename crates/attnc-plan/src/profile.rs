@@ -62,6 +62,15 @@ pub struct CooperativeMatrix {
     pub accumulator: DType,
 }
 
+impl CooperativeMatrix {
+    /// Whether kernels use it: square, of 8 or 16 rows, f16 in and sums in f32.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        let square = self.m == self.n && self.n == self.k && [8, 16].contains(&self.m);
+        square && self.operands == DType::F16 && self.accumulator == DType::F32
+    }
+}
+
 /// What a device offers beyond core WebGPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Features {
@@ -191,6 +200,14 @@ impl DeviceProfile {
         }
     }
 
+    /// Rows and columns of the matrices that kernels use, 16 or 8, if the device has them.
+    #[must_use]
+    pub fn matrix_size(&self) -> Option<u32> {
+        let used = self.features.cooperative_matrix.iter();
+        let sizes = used.filter(|shape| shape.is_used()).map(|shape| shape.m);
+        sizes.max().filter(|_| self.features.f16)
+    }
+
     /// Whether a kernel that needs `feature` may run here.
     #[must_use]
     pub fn has(&self, feature: Feature) -> bool {
@@ -226,5 +243,7 @@ mod tests {
         assert!(DeviceProfile::desktop().has(Feature::Subgroups));
         assert!(!DeviceProfile::desktop().has(Feature::CooperativeMatrix));
         assert!(DeviceProfile::matrix().has(Feature::CooperativeMatrix));
+        assert_eq!(DeviceProfile::matrix().matrix_size(), Some(16));
+        assert_eq!(DeviceProfile::desktop().matrix_size(), None);
     }
 }

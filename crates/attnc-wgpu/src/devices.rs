@@ -22,6 +22,18 @@ pub(crate) const USED_FEATURES: wgpu::Features = wgpu::Features::SHADER_F16
     .union(wgpu::Features::TIMESTAMP_QUERY)
     .union(wgpu::Features::PIPELINE_CACHE);
 
+/// What a device is opened with on this adapter: what kernels may use, and matrices where these are of a kind they know.
+pub(crate) fn used_features(adapter: &wgpu::Adapter) -> wgpu::Features {
+    let matrices = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+    let known = cooperative_matrices(adapter).iter().any(|m| m.is_used());
+    let wanted = if known {
+        USED_FEATURES | matrices
+    } else {
+        USED_FEATURES
+    };
+    adapter.features() & wanted
+}
+
 /// Which kinds of adapter may be chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Prefer {
@@ -237,9 +249,20 @@ impl Gpu {
     /// Where it gives no device.
     pub fn from_adapter(adapter: &wgpu::Adapter) -> Result<Self, Error> {
         let description = describe(adapter);
+        let required_features = used_features(adapter);
+        let experimental_features =
+            if required_features.intersects(wgpu::Features::all_experimental_mask()) {
+                // SAFETY: asks only to know that wgpu's work on these features is not finished. The one feature asked for
+                // is cooperative matrices, and kernels load and store them whole, in arrays of workgroup memory whose
+                // sizes are constants of the text; nothing else of a device changes by it.
+                unsafe { wgpu::ExperimentalFeatures::enabled() }
+            } else {
+                wgpu::ExperimentalFeatures::disabled()
+            };
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("attnc"),
-            required_features: adapter.features() & USED_FEATURES,
+            required_features,
+            experimental_features,
             required_limits: adapter.limits(),
             ..wgpu::DeviceDescriptor::default()
         });
@@ -247,7 +270,10 @@ impl Gpu {
             adapter: description.name.clone(),
             error,
         })?;
-        let profile = DeviceProfile::from_device(&device);
+        // A device does not say which matrices it has.
+        let mut profile = DeviceProfile::from_device(&device);
+        let of_adapter = &description.profile.features;
+        profile.features.cooperative_matrix = of_adapter.cooperative_matrix.clone();
         let gpu = Self {
             description,
             device,

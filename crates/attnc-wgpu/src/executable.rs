@@ -7,7 +7,8 @@ use crate::profile::ProfileExt as _;
 use crate::weights::{self, DeviceWeights};
 use crate::{Error, scope};
 use attnc_plan::{
-    DeviceProfile, DimBinding, DimValues, Plan, WeightSource, check_sizes_within, check_weights,
+    CooperativeMatrix, DeviceProfile, DimBinding, DimValues, Plan, WeightSource,
+    check_sizes_within, check_weights,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,6 +31,9 @@ pub struct ExecutableOptions<'a> {
     /// Where pipelines compiled before are looked for: the host's own cache, or that of a
     /// [`PipelineCache`](crate::PipelineCache).
     pub pipeline_cache: Option<&'a wgpu::PipelineCache>,
+    /// The matrix shapes of the device, which it does not tell itself: those of [`Gpu`](crate::Gpu)'s profile, or of the
+    /// adapter where the host opened the device with cooperative matrices.
+    pub matrices: &'a [CooperativeMatrix],
 }
 
 /// What an executable has made so far.
@@ -113,7 +117,11 @@ impl Executable {
         options: &ExecutableOptions<'_>,
     ) -> Result<Self, Error> {
         plan.check()?;
-        let profile = DeviceProfile::from_device(device);
+        let mut profile = DeviceProfile::from_device(device);
+        let matrices = options.matrices.iter().copied();
+        let size = plan.profile.matrix_size();
+        let same = matrices.filter(|m| m.is_used() && Some(m.m) == size);
+        profile.features.cooperative_matrix = same.collect();
         fits(plan, &profile)?;
         check_weights(plan, &profile.name, &profile.limits)?;
         let pipelines = pipeline::build_all(device, &plan.kernels, options)?;

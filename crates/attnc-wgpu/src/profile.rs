@@ -8,14 +8,18 @@ pub trait ProfileExt {
     fn from_adapter(adapter: &wgpu::Adapter) -> Self;
 
     /// What this device can do: the limits and features it was opened with, which for a host's own
-    /// device may be less than its adapter has.
+    /// device may be less than its adapter has. It has no matrices, since a device does not tell which.
     fn from_device(device: &wgpu::Device) -> Self;
 }
 
 impl ProfileExt for DeviceProfile {
     fn from_adapter(adapter: &wgpu::Adapter) -> Self {
-        let features = adapter.features() & crate::devices::USED_FEATURES;
-        profile(&adapter.get_info(), features, &adapter.limits())
+        let features = crate::devices::used_features(adapter);
+        let mut profile = profile(&adapter.get_info(), features, &adapter.limits());
+        if features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+            profile.features.cooperative_matrix = cooperative_matrices(adapter);
+        }
+        profile
     }
 
     fn from_device(device: &wgpu::Device) -> Self {
@@ -41,7 +45,6 @@ fn profile(
             f16: features.contains(wgpu::Features::SHADER_F16),
             subgroups,
             int64: features.contains(wgpu::Features::SHADER_INT64),
-            // See `cooperative_matrices`.
             cooperative_matrix: Vec::new(),
         },
     }
@@ -66,8 +69,7 @@ fn convert(limits: &wgpu::Limits) -> Limits {
     }
 }
 
-/// The matrix shapes an adapter offers, those with float sums; for listings. wgpu guards them as
-/// experimental, so a device opened here does not enable them and no profile has them yet.
+/// The matrix shapes an adapter offers, those with float sums.
 pub(crate) fn cooperative_matrices(adapter: &wgpu::Adapter) -> Vec<CooperativeMatrix> {
     let dtype = |t: wgpu::CooperativeScalarType| match t {
         wgpu::CooperativeScalarType::F32 => DType::F32,

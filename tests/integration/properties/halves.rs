@@ -5,7 +5,7 @@
 //! fell on the other side of a tie, and no more.
 
 use super::{Family, Fill, Lengths};
-use crate::forced::PACKED;
+use crate::forced::{PACKED, by_each_shape};
 use crate::support::{Need, Outcome, check_eq, ensure, session, trial};
 use attnc::{HostDType, HostTensor, Model, Tensors};
 use libtest_mimic::Trial;
@@ -23,6 +23,11 @@ pub(super) fn trials() -> Vec<Trial> {
                 rtol: 1.02 * step,
                 ..family
             };
+            if family.name.starts_with("matmul") {
+                let family = family.clone();
+                let check = move |site: &str| family.check(site);
+                trials.push(by_each_shape(&name, "gpu", check));
+            }
             for backend in ["cpu", "gpu", PACKED] {
                 let need = if backend == "cpu" {
                     Need::Nothing

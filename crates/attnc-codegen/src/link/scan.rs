@@ -1,4 +1,4 @@
-//! A line scan of one WGSL module: its import lines and the names it declares at module scope.
+//! A line scan of one WGSL module: its import and enable lines, and the names it declares at module scope.
 //!
 //! It is no parser: it strips comments, counts brackets, and reads the word after `const`, `alias`,
 //! `struct`, `fn`, `var` or `override` outside of all brackets. That is exact for valid WGSL, and naga
@@ -20,6 +20,8 @@ pub(super) struct Import {
 pub(super) struct Scan {
     pub(super) imports: Vec<Import>,
     pub(super) import_lines: Vec<u32>,
+    /// Lines such as `enable f16;`, which stand before everything else of a shader.
+    pub(super) enables: Vec<(String, SourceLine)>,
     pub(super) malformed: Vec<LinkProblem>,
     /// In the order of the text.
     pub(super) declarations: Vec<(String, SourceLine)>,
@@ -47,6 +49,10 @@ pub(super) fn scan(file: &str, source: &str) -> Scan {
                     text: trimmed.to_owned(),
                 }),
             }
+            continue;
+        }
+        if depth == 0 && trimmed.split_whitespace().next() == Some("enable") {
+            result.enables.push((trimmed.to_owned(), at));
             continue;
         }
         for token in tokens(text) {

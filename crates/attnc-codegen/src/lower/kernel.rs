@@ -276,6 +276,7 @@ fn features(report: &Report) -> Vec<Feature> {
         (report.f16, Feature::F16),
         (report.subgroups, Feature::Subgroups),
         (report.int64, Feature::Int64),
+        (report.matrices, Feature::CooperativeMatrix),
     ];
     let used = used.into_iter().filter(|(used, _)| *used);
     used.map(|(_, feature)| feature).collect()

@@ -11,7 +11,7 @@ use super::matmul_kernel::MatmulNeeds;
 use super::pointwise::operations;
 use super::{Lowerer, constant, div_ceil, label, multiple_of_4};
 use crate::Stored;
-use crate::micro::{Access, LeftLoad, MatmulTile, RightLoad};
+use crate::micro::{Access, Division, LeftLoad, MatmulTile, RightLoad};
 use crate::mods::{Function, IndexSpace, Mods, Printed, Returns};
 use crate::params;
 use crate::stored::multiple_of;
@@ -124,6 +124,7 @@ impl Lowerer<'_> {
                 ..tile
             },
             b_by_eights: problem.b_by_eights(),
+            batches: constant(&problem.batches()),
             m: constant(&problem.m.size),
             n: constant(&problem.n),
         };
@@ -146,10 +147,10 @@ impl Lowerer<'_> {
         );
         let label = node.epilogue.as_ref();
         let label = label.map(|e| label::epilogue(e, node.ty.rank()));
-        let size = tile.shared_by.unwrap_or(self.workgroup_size);
+        let size = tile.invocations().unwrap_or(self.workgroup_size);
         let dispatch = Dispatch {
             kernel: tile.kernel(),
-            key: key(&types, &tile, label.as_deref()),
+            key: key(&types, &tile, &chosen.tile, label.as_deref()),
             params: params::print(&[], size),
             micro: Some(micro),
             combine: None,
@@ -157,18 +158,15 @@ impl Lowerer<'_> {
             op: None,
             mod_files,
             mods,
-            tile: format!(
-                "{} rows x {} columns in registers, {} B a lane; no workgroup memory; {}",
-                tile.rows,
-                tile.columns,
-                4 * tile.rows * tile.columns,
-                chosen.why
-            ),
+            tile: format!("{}; {}", words(&tile), chosen.why),
             uniforms: problem.uniforms(),
             operands: vec![a, b, result],
-            workgroups: match tile.shared_by {
-                Some(lanes) => problem.tiles(tile.rows, tile.columns * lanes),
-                None => div_ceil(&problem.tiles(tile.rows, tile.columns), size),
+            workgroups: match tile.division {
+                Division::Rows => div_ceil(&problem.tiles(tile.rows, tile.columns), size),
+                Division::Subgroup { lanes } => problem.tiles(tile.rows, tile.columns * lanes),
+                Division::Tiled(_) | Division::Matrix { .. } => {
+                    problem.tiles(tile.block_rows(), tile.block_columns())
+                }
             },
             flops: problem.flops(node.epilogue.as_ref().map_or(0, operations)),
         };
@@ -273,7 +271,7 @@ impl Problem {
         MatmulTile {
             rows: 1,
             columns: 4,
-            shared_by: None,
+            division: Division::Rows,
             a,
             b,
             c: if c_in_fours {
@@ -557,15 +555,33 @@ fn loads(tile: &MatmulTile) -> String {
     format!("{a}{b}{c}")
 }
 
+/// What a tile takes of a device, in words.
+fn words(tile: &MatmulTile) -> String {
+    let MatmulTile { rows, columns, .. } = tile;
+    let held = match tile.division {
+        Division::Matrix { size, .. } => {
+            format!("{rows} rows x {columns} columns a subgroup in matrices of {size} x {size}")
+        }
+        _ => format!(
+            "{rows} rows x {columns} columns in registers, {} B a lane",
+            4 * rows * columns
+        ),
+    };
+    match tile.staged() {
+        None => format!("{held}; no workgroup memory"),
+        Some(staged) => format!(
+            "{} x {} a workgroup, {held}; {} steps of k in {} B of workgroup memory",
+            tile.block_rows(),
+            tile.block_columns(),
+            staged.steps,
+            tile.workgroup_bytes()
+        ),
+    }
+}
+
 /// `matmul_rows.f32.r4c2.bias_gelu`.
-fn key(types: &str, tile: &MatmulTile, epilogue: Option<&str>) -> String {
-    let mut key = format!(
-        "{}.{types}.r{}c{}{}",
-        tile.kernel(),
-        tile.rows,
-        tile.columns / 4,
-        loads(tile)
-    );
+fn key(types: &str, tile: &MatmulTile, name: &str, epilogue: Option<&str>) -> String {
+    let mut key = format!("{}.{types}.{name}{}", tile.kernel(), loads(tile));
     if let Some(epilogue) = epilogue {
         key = format!("{key}.{epilogue}");
     }

@@ -1,11 +1,12 @@
 //! The kernels that can compute a matrix product, and what each costs.
 //!
 //! Costs are instructions of a subgroup for each element of the result and four steps of k ([`Costs`]): a tile of
-//! R rows and C columns loads R rows of A (or R / lanes, where lanes share them) and four rows of B.
+//! R rows and C columns loads R rows of A (or R / lanes, where lanes share them) and four rows of B, from memory, or
+//! from workgroup memory, to which the workgroup's block of both has been copied.
 
 use crate::Stored;
 use crate::choice::{Candidate, Costs, KernelShape, exchange_width, waste};
-use crate::micro::{LeftLoad, MatmulTile, RightLoad};
+use crate::micro::{Division, LeftLoad, MatmulTile, RightLoad, Staged};
 use crate::params;
 use attnc_plan::DeviceProfile;
 
@@ -15,6 +16,8 @@ pub(super) struct MatmulNeeds {
     pub(super) tile: MatmulTile,
     /// Whether rows of B may be read by eights.
     pub(super) b_by_eights: bool,
+    /// Products.
+    pub(super) batches: Option<u32>,
     /// Rows of the result, if known.
     pub(super) m: Option<u32>,
     /// Columns of the result, if known.
@@ -24,26 +27,40 @@ pub(super) struct MatmulNeeds {
 /// Rows of tiles that lanes share.
 const SHARED_ROWS: [u32; 4] = [8, 16, 24, 32];
 
+/// Rows and columns in registers, tiles down and across, and steps of k of staged tiles: 64 invocations for blocks of
+/// 32 × 32 to 64 × 64, and the 256 with 8 × 8 each that large products on discrete GPUs get everywhere (CUTLASS).
+const STAGED: [(u32, u32, u32, u32, u32); 4] = [
+    (4, 4, 8, 8, 16),
+    (8, 4, 8, 8, 16),
+    (8, 8, 8, 8, 16),
+    (8, 8, 16, 16, 8),
+];
+
+/// The same by matrices, where a tile is a subgroup's: up to 64 sums a lane of 32.
+const MATRICES: [(u32, u32, u32, u32, u32); 3] =
+    [(16, 32, 2, 2, 32), (32, 32, 2, 2, 32), (32, 64, 4, 2, 32)];
+
+/// Lanes of the subgroups of devices that have matrices, as far as known, if they do not say more.
+const MATRIX_LANES: u32 = 32;
+
+/// Rows or columns that a product is taken to have where that depends on the run.
+const TYPICAL: u32 = 256;
+
 impl MatmulNeeds {
     /// Every tile that can compute it, the cheapest first.
     pub(super) fn candidates(&self, profile: &DeviceProfile) -> Vec<(MatmulTile, Candidate)> {
         let costs = Costs::of(profile);
-        let mut all = vec![self.candidate(self.rows(profile), &costs)];
-        if let Some(width) = exchange_width(profile)
-            && self.tile.a == LeftLoad::KVec4
-        {
-            for rows in SHARED_ROWS {
-                for columns in [4, 8] {
-                    let tile = MatmulTile {
-                        rows,
-                        columns,
-                        shared_by: Some(width),
-                        ..self.tile.clone()
-                    };
-                    all.push(self.candidate(tile, &costs));
-                }
-            }
-        }
+        let mut tiles = vec![self.rows(profile)];
+        tiles.extend(self.shared(profile));
+        tiles.extend(self.staged(profile));
+        tiles.extend(self.matrices(profile));
+        let with_cost = |tile: MatmulTile| {
+            let b = self.right_load(&tile);
+            let tile = MatmulTile { b, ..tile };
+            let candidate = self.candidate(&tile, &costs);
+            (tile, candidate)
+        };
+        let mut all: Vec<_> = tiles.into_iter().map(with_cost).collect();
         all.sort_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost));
         all
     }
@@ -55,64 +72,170 @@ impl MatmulNeeds {
         MatmulTile {
             rows: few(self.m, rows),
             columns: few(self.n, columns).next_multiple_of(4),
-            shared_by: None,
+            division: Division::Rows,
             ..self.tile.clone()
         }
     }
 
-    /// How B is read where a lane has so many columns.
-    fn right_load(&self, columns: u32) -> RightLoad {
-        let tile = &self.tile;
-        let eights = self.b_by_eights && !tile.k_tail && tile.operands == Stored::F32Pairs;
+    /// Tiles whose rows lanes share, where they can exchange numbers and A lies along k.
+    fn shared(&self, profile: &DeviceProfile) -> Vec<MatmulTile> {
+        let by_vectors = self.tile.a == LeftLoad::KVec4;
+        let Some(lanes) = exchange_width(profile).filter(|_| by_vectors) else {
+            return Vec::new();
+        };
+        let tile = |rows, columns| MatmulTile {
+            rows,
+            columns,
+            division: Division::Subgroup { lanes },
+            ..self.tile.clone()
+        };
+        let of_rows = |rows| [tile(rows, 4), tile(rows, 8)];
+        SHARED_ROWS.into_iter().flat_map(of_rows).collect()
+    }
+
+    /// Tiles in workgroup memory, as far as it and a workgroup reach.
+    fn staged(&self, profile: &DeviceProfile) -> Vec<MatmulTile> {
+        let tile = |(rows, columns, down, across, steps)| MatmulTile {
+            rows,
+            columns,
+            division: Division::Tiled(Staged {
+                down,
+                across,
+                steps,
+            }),
+            ..self.tile.clone()
+        };
+        let tiles = STAGED.into_iter().map(tile);
+        tiles.filter(|tile| fits(tile, profile)).collect()
+    }
+
+    /// The same by matrices of f16, where the device has them and the operands are stored so.
+    fn matrices(&self, profile: &DeviceProfile) -> Vec<MatmulTile> {
+        let features = &profile.features;
+        let (Some(subgroups), Some(size), Stored::F16) = (
+            features.subgroups,
+            profile.matrix_size(),
+            self.tile.operands,
+        ) else {
+            return Vec::new();
+        };
+        let tile = |(rows, columns, down, across, steps)| MatmulTile {
+            rows,
+            columns,
+            division: Division::Matrix {
+                staged: Staged {
+                    down,
+                    across,
+                    steps,
+                },
+                size,
+                lanes: subgroups.max.max(MATRIX_LANES),
+            },
+            ..self.tile.clone()
+        };
+        let tiles = MATRICES.into_iter().map(tile);
+        tiles.filter(|tile| fits(tile, profile)).collect()
+    }
+
+    /// How a tile reads B: by eights, where it may and has as many columns of its own.
+    fn right_load(&self, tile: &MatmulTile) -> RightLoad {
+        let may = self.b_by_eights && !tile.k_tail && tile.operands == Stored::F32Pairs;
+        let eights = may && tile.columns.is_multiple_of(8) && tile.staged().is_none();
         match tile.b {
-            RightLoad::NVec4 if eights && columns.is_multiple_of(8) => RightLoad::NVec8,
+            RightLoad::NVec4 if eights => RightLoad::NVec8,
             b => b,
         }
     }
 
-    fn candidate(&self, tile: MatmulTile, costs: &Costs) -> (MatmulTile, Candidate) {
-        let tile = MatmulTile {
-            b: self.right_load(tile.columns),
-            ..tile
+    fn candidate(&self, tile: &MatmulTile, costs: &Costs) -> Candidate {
+        let (shape, name) = match tile.division {
+            Division::Rows => (KernelShape::Rows, name(tile.rows, tile.columns)),
+            Division::Subgroup { .. } => (KernelShape::Subgroup, name(tile.rows, tile.columns)),
+            Division::Tiled(staged) => (KernelShape::Tiled, staged_name(tile, &staged)),
+            Division::Matrix { staged, .. } => (KernelShape::Matrix, staged_name(tile, &staged)),
         };
-        let four = costs.load(tile.operands.words_of_four());
-        let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));
-        let lanes = tile.shared_by.unwrap_or(1);
-        let a_loads = match tile.a {
-            LeftLoad::KVec4 => f64::from(tile.rows.div_ceil(lanes)) * four,
-            LeftLoad::Scalar | LeftLoad::Element => 4.0 * rows * costs.load(1),
-        };
-        let b_loads = match tile.b {
-            RightLoad::NVec4 | RightLoad::KVec4 => columns * four,
-            RightLoad::NVec8 => columns / 2.0 * costs.load(4),
-            RightLoad::Scalar | RightLoad::Element => 4.0 * columns * costs.load(1),
-        };
-        let exchanges = match tile.shared_by {
-            Some(_) => 4.0 * costs.exchange / columns,
-            None => 0.0,
-        };
-        // Four products and sums, and reading and writing the element.
-        let each = (a_loads + b_loads) / (rows * columns) + 11.0 + exchanges;
-        let held = f64::from(tile.rows * tile.columns);
-        let spills = (held / f64::from(costs.accumulators)).max(1.0);
-        let idle = match tile.shared_by {
-            Some(width) => f64::from(costs.lanes.max(width)) / f64::from(width),
-            None => 1.0,
-        };
-        let waste = waste(tile.rows, self.m) * waste(tile.columns * lanes, self.n);
-        let cost = each * spills * idle * waste / f64::from(costs.lanes);
-        let shape = match tile.shared_by {
-            Some(_) => KernelShape::Subgroup,
-            None => KernelShape::Rows,
-        };
-        let name = format!("r{}c{}", tile.rows, tile.columns / 4);
-        (
-            tile,
-            Candidate {
-                shape,
-                tile: name,
-                cost,
-            },
-        )
+        Candidate {
+            shape,
+            tile: name,
+            cost: self.cost(tile, costs),
+        }
     }
+
+    fn cost(&self, tile: &MatmulTile, costs: &Costs) -> f64 {
+        let rows_of = (tile.block_rows(), tile.block_columns());
+        // Lanes that have the tile together, what they compute with, what a workgroup has, and how many lanes idle.
+        let (together, multiply_adds, (rows, columns), idle) = match tile.division {
+            Division::Rows | Division::Tiled(_) => (1, costs.multiply_adds, rows_of, 1.0),
+            Division::Subgroup { lanes } => {
+                let idle = f64::from(costs.lanes.max(lanes)) / f64::from(lanes);
+                let block = (tile.rows, tile.columns * lanes);
+                (1, costs.multiply_adds, block, idle)
+            }
+            Division::Matrix { lanes, .. } => (lanes, costs.matrix, rows_of, 1.0),
+        };
+        let sums = f64::from(tile.rows * tile.columns) / f64::from(together);
+        let each = self.loads(tile, costs) + multiply_adds;
+        let spills = (sums / f64::from(costs.accumulators)).max(1.0);
+        let waste = waste(rows, self.m) * waste(columns, self.n);
+        let size = |size: Option<u32>| f64::from(size.unwrap_or(TYPICAL));
+        let elements = f64::from(self.batches.unwrap_or(1)) * size(self.m) * size(self.n);
+        let invocations = (elements / sums).max(1.0);
+        let workgroups = match tile.invocations() {
+            Some(_) => elements / (f64::from(rows) * f64::from(columns)),
+            None => invocations / f64::from(costs.lanes),
+        };
+        let idle_cores = f64::from(costs.workgroups) / workgroups.max(1.0);
+        let unfilled = (f64::from(costs.invocations) / invocations)
+            .max(idle_cores)
+            .max(1.0);
+        each * spills * idle * waste * unfilled / f64::from(costs.lanes)
+    }
+
+    /// What reading the operands costs for each element of the result.
+    fn loads(&self, tile: &MatmulTile, costs: &Costs) -> f64 {
+        let four = costs.load(tile.operands.words_of_four());
+        // Four steps of k of a row of A, and of a column of B.
+        let a = match tile.a {
+            LeftLoad::KVec4 => four,
+            LeftLoad::Scalar | LeftLoad::Element => 4.0 * costs.load(1),
+        };
+        let b = match tile.b {
+            RightLoad::NVec4 | RightLoad::KVec4 => four,
+            RightLoad::NVec8 => costs.load(4) / 2.0,
+            RightLoad::Scalar | RightLoad::Element => 4.0 * costs.load(1),
+        };
+        let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));
+        match tile.division {
+            Division::Rows => (a * rows + b * columns) / (rows * columns),
+            Division::Subgroup { lanes } => {
+                let a_rows = f64::from(tile.rows.div_ceil(lanes));
+                let loads = a * a_rows + b * columns;
+                loads / (rows * columns) + 4.0 * costs.exchange / columns
+            }
+            Division::Tiled(_) | Division::Matrix { .. } => {
+                let [m, n] = [tile.block_rows(), tile.block_columns()].map(f64::from);
+                let copied = m * (a + costs.staged) + n * (b + costs.staged);
+                copied / (m * n) + (rows + columns) * costs.staged / (rows * columns)
+            }
+        }
+    }
+}
+
+/// `64x64k16r8c2`: the workgroup's rows and columns, steps of k, and the tile.
+fn staged_name(tile: &MatmulTile, staged: &Staged) -> String {
+    let (rows, columns) = (tile.block_rows(), tile.block_columns());
+    let registers = name(tile.rows, tile.columns);
+    format!("{rows}x{columns}k{}{registers}", staged.steps)
+}
+
+/// Whether workgroup memory and a workgroup reach.
+fn fits(tile: &MatmulTile, profile: &DeviceProfile) -> bool {
+    let limits = &profile.limits;
+    let most = limits.invocations.min(limits.workgroup_size[0]);
+    tile.workgroup_bytes() <= limits.workgroup_bytes && tile.invocations().is_none_or(|n| n <= most)
+}
+
+/// `r4c2`: rows, and vectors of columns.
+fn name(rows: u32, columns: u32) -> String {
+    format!("r{rows}c{}", columns / 4)
 }

@@ -178,11 +178,11 @@ fn equal_layers_share_their_kernels() {
     assert_eq!(
         names(&lowered),
         [
-            "matmul_rows.f32.r4c2.bias",
+            "matmul_tiled.f32.32x32k16r4c1.bias",
             "flash_attention_fwd_tiled.f32.m64n64d16.padding",
-            "matmul_rows.f32.r4c2.bias_residual",
+            "matmul_tiled.f32.32x32k16r4c1.bias_residual",
             "layer_norm_rows.f32",
-            "matmul_rows.f32.r4c2.bias_gelu",
+            "matmul_tiled.f32.32x32k16r4c1.bias_gelu",
         ]
     );
     assert_eq!(lowered.plan.steps.len(), 18);
@@ -586,7 +586,7 @@ fn scores_of_unfused_attention_read_keys_along_k() {
     let s = g.apply(Op::MatMul, &[q, kt]).unwrap();
     g.add_output("s", s);
     let lowered = plan(&g);
-    assert_eq!(kernel(&lowered).name, "matmul_rows.f32.r4c2bkcs");
+    assert_eq!(kernel(&lowered).name, "matmul_tiled.f32.32x32k16r4c1bkcs");
     let words = uniform_values(&lowered, 0, &DimValues::from([("B", 2), ("S", 5)]));
     let expected = [
         [2, 3, 5, 5, 16].as_slice(),
@@ -711,7 +711,7 @@ fn more_than_two_batch_axes_are_read_by_elements() {
     let y = g.apply(Op::MatMul, &[a, b]).unwrap();
     g.add_output("y", y);
     let lowered = plan(&g);
-    assert_eq!(kernel(&lowered).name, "matmul_rows.f32.r4c2be");
+    assert_eq!(kernel(&lowered).name, "matmul_tiled.f32.32x32k16r4c1be");
     let lengths = DimValues::from([("A", 2), ("B", 3), ("C", 5), ("S", 7)]);
     assert_eq!(uniform_values(&lowered, 0, &lengths)[..5], [1, 30, 7, 8, 4]);
     let text = mods(kernel(&lowered));
@@ -730,7 +730,7 @@ fn batch_axes_meet_in_the_order_of_storage() {
     g.add_output("y", y);
     let lowered = plan(&g);
     let matmul = &lowered.plan.kernels[0];
-    assert_eq!(matmul.name, "matmul_rows.f32.r4c2aebe");
+    assert_eq!(matmul.name, "matmul_tiled.f32.32x32k16r4c1aebe");
     let lengths = DimValues::from([("A", 2), ("B", 3), ("C", 5), ("S", 7)]);
     let words = uniform_values(&lowered, 0, &lengths);
     assert_eq!(words[..5], [1, 30, 7, 8, 4]);
@@ -790,10 +790,10 @@ fn packed_results_are_written_by_whoever_owns_words_and_else_packed_behind() {
     let (web, desktop) = (DeviceProfile::webgpu(), DeviceProfile::desktop());
     assert_eq!(
         half_steps(DType::F16, "12", &web),
-        ["matmul_rows.f16.r4c2", "softmax_rows.f16"]
+        ["matmul_tiled.f16.32x32k16r4c1", "softmax_rows.f16"]
     );
     let odd = [
-        "matmul_rows.f16_f32.r4c2bscs",
+        "matmul_tiled.f16_f32.32x32k16r4c1bscs",
         "pointwise.f16.pack",
         "softmax_rows.f16_f32",
         "pointwise.f16.pack",
@@ -803,7 +803,10 @@ fn packed_results_are_written_by_whoever_owns_words_and_else_packed_behind() {
     assert_eq!(half_steps(DType::F16, "N", &web), shared);
     assert_eq!(
         half_steps(DType::F16, "7", &desktop),
-        ["matmul_rows.f16.r4c2bscs native", "softmax_rows.f16 native"]
+        [
+            "matmul_tiled.f16.32x32k16r4c1bscs native",
+            "softmax_rows.f16 native"
+        ]
     );
     // No device knows bf16: it is packed everywhere.
     let bf16 = half_steps(DType::BF16, "7", &desktop);

@@ -1,6 +1,31 @@
-//! The register tile of `matmul_rows` and `matmul_subgroup`.
+//! The register tile of the `matmul_…` kernels.
+//!
+//! ```
+//! use attnc_codegen::Stored;
+//! use attnc_codegen::micro::{Access, Division, LeftLoad, MatmulTile, RightLoad, Staged};
+//! let tile = MatmulTile {
+//!     rows: 8,
+//!     columns: 8,
+//!     division: Division::Tiled(Staged { down: 8, across: 8, steps: 16 }),
+//!     a: LeftLoad::KVec4,
+//!     b: RightLoad::NVec4,
+//!     c: Access::Vec4,
+//!     operands: Stored::F32,
+//!     result: Stored::F32,
+//!     k_tail: false,
+//! };
+//! assert_eq!(tile.kernel(), "matmul_tiled");
+//! assert!(tile.print().unwrap().contains("fn tile_multiply_add"));
+//! ```
+//!
+//! On entry: any numbers. On exit: the module that the kernel imports, or every reason why there is none.
 
-use super::{Access, Checks, Converter, MicroError, imports, lines, list};
+mod loads;
+mod matrices;
+mod registers;
+mod staged;
+
+use super::{Access, Checks, Converter, MicroError, imports, lines};
 use crate::Stored;
 
 /// How A is read, four steps of k at a time.
@@ -29,16 +54,59 @@ pub enum RightLoad {
     Element,
 }
 
-/// Outputs of one invocation.
+/// How the invocations of a workgroup divide the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Division {
+    /// Every invocation has rows and columns of its own: `matmul_rows`.
+    Rows,
+    /// All lanes have the same rows, of which they load one each and hand it round, and columns of their own:
+    /// `matmul_subgroup`.
+    Subgroup {
+        /// 4 or 8.
+        lanes: u32,
+    },
+    /// Invocations share tiles of A and B in workgroup memory: `matmul_tiled`.
+    Tiled(Staged),
+    /// Subgroups do, and multiply matrices of 16 × 16 or 8 × 8 as a whole: `matmul_matrix`.
+    Matrix {
+        /// The tiles, each of a subgroup.
+        staged: Staged,
+        /// Rows and columns of a matrix: 8 or 16.
+        size: u32,
+        /// Lanes of the largest subgroup there may be. In smaller ones more lanes idle.
+        lanes: u32,
+    },
+}
+
+/// How a workgroup stages tiles of A and B in its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Staged {
+    /// Register tiles below each other.
+    pub down: u32,
+    /// Register tiles beside each other.
+    pub across: u32,
+    /// Steps of k at a time, a multiple of 4.
+    pub steps: u32,
+}
+
+impl Staged {
+    fn check(&self, steps: u32, checks: &mut Checks) {
+        let some = self.down > 0 && self.across > 0 && self.steps > 0;
+        checks.expect(some && self.steps.is_multiple_of(steps.max(1)), || {
+            format!("staged: expected tiles, and steps in {steps}s, found {self:?}")
+        });
+    }
+}
+
+/// Outputs of one invocation, or of a subgroup where that has matrices, and how they are come by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MatmulTile {
-    /// Rows, 1 to 16; up to 32 where lanes share them.
+    /// Rows, 1 to 16; up to 32 where lanes share them; 4 or 8 where tiles are staged; whole matrices where there are.
     pub rows: u32,
-    /// Lanes that load a row of A each and hand it round, so that all of them have the same rows: 4 or 8, for
-    /// `matmul_subgroup`. Every lane has rows of its own where there is no number, for `matmul_rows`.
-    pub shared_by: Option<u32>,
-    /// Columns: 4, 8, 12 or 16.
+    /// Columns: 4, 8, 12 or 16, or whole matrices.
     pub columns: u32,
+    /// Who has which rows and columns.
+    pub division: Division,
     /// How A is read.
     pub a: LeftLoad,
     /// How B is read.
@@ -60,69 +128,96 @@ impl MatmulTile {
     /// Rows or columns out of range, or a tail along k where an operand is read by vectors along k.
     pub fn print(&self) -> Result<String, MicroError> {
         self.check()?;
+        let tile = match self.division {
+            Division::Rows | Division::Subgroup { .. } => {
+                [self.registers(), self.step(), self.pick()]
+            }
+            Division::Tiled(staged) => [
+                self.registers() + &self.stage(&staged),
+                self.staged_step(&staged),
+                self.pick(),
+            ],
+            Division::Matrix { staged, size, .. } => [
+                self.matrices(size),
+                self.stage(&staged),
+                self.matrix_step(size),
+            ],
+        };
         Ok([
             self.header(),
             self.types(),
             self.a_functions(),
             self.b_functions(),
-            self.step(),
-            self.pick(),
+            tile.concat(),
             self.store(),
         ]
         .concat())
     }
 
+    /// The kernel that the tile is for.
+    #[must_use]
+    pub fn kernel(&self) -> &'static str {
+        match self.division {
+            Division::Rows => "matmul_rows",
+            Division::Subgroup { .. } => "matmul_subgroup",
+            Division::Tiled(_) => "matmul_tiled",
+            Division::Matrix { .. } => "matmul_matrix",
+        }
+    }
+
+    /// Invocations of a workgroup, where the kernel is not indifferent to that.
+    #[must_use]
+    pub fn invocations(&self) -> Option<u32> {
+        match self.division {
+            Division::Rows => None,
+            Division::Subgroup { lanes } => Some(lanes),
+            Division::Tiled(staged) => Some(staged.down * staged.across),
+            Division::Matrix { staged, lanes, .. } => Some(staged.down * staged.across * lanes),
+        }
+    }
+
+    /// How tiles are staged, where they are.
+    #[must_use]
+    pub fn staged(&self) -> Option<&Staged> {
+        match &self.division {
+            Division::Tiled(staged) | Division::Matrix { staged, .. } => Some(staged),
+            Division::Rows | Division::Subgroup { .. } => None,
+        }
+    }
+
+    /// Vectors of four columns.
     fn blocks(&self) -> u32 {
         self.columns / 4
     }
 
-    /// The kernel that the tile is for.
-    #[must_use]
-    pub fn kernel(&self) -> &'static str {
-        match self.shared_by {
-            Some(_) => "matmul_subgroup",
-            None => "matmul_rows",
-        }
-    }
-
-    /// Loads of a row of B.
+    /// Loads of a row of B, of the vectors of columns that an invocation reads at a time.
     fn b_loads(&self) -> u32 {
-        match self.b {
-            RightLoad::NVec8 => self.blocks() / 2,
-            _ => self.blocks(),
+        match (self.staged(), self.b) {
+            (Some(_), _) => 1,
+            (None, RightLoad::NVec8) => self.blocks() / 2,
+            (None, _) => self.blocks(),
         }
     }
 
-    /// Rows of A that a lane loads.
+    /// Rows of A that an invocation loads at a time.
     fn loaded_rows(&self) -> u32 {
-        self.rows.div_ceil(self.shared_by.unwrap_or(1))
+        match self.division {
+            Division::Rows => self.rows,
+            Division::Subgroup { lanes } => self.rows.div_ceil(lanes),
+            Division::Tiled(_) | Division::Matrix { .. } => 4,
+        }
     }
 
     fn check(&self) -> Result<(), MicroError> {
         let mut checks = Checks::default();
-        let most = if self.shared_by.is_some() { 32 } else { 16 };
-        checks.expect((1..=most).contains(&self.rows), || {
-            format!("rows: expected 1 to {most}, found {}", self.rows)
-        });
-        let shares = self.shared_by.is_none_or(|n| [4, 8].contains(&n));
-        checks.expect(
-            shares && (self.shared_by.is_none() || self.a == LeftLoad::KVec4),
-            || {
-                format!(
-                    "shared_by: expected 4 or 8 lanes that read A by vectors along k, found {:?}",
-                    self.shared_by
-                )
-            },
-        );
-        checks.expect([4, 8, 12, 16].contains(&self.columns), || {
-            format!("columns: expected 4, 8, 12 or 16, found {}", self.columns)
-        });
+        self.check_division(&mut checks);
         let by_k = self.a == LeftLoad::KVec4 || self.b == RightLoad::KVec4;
         checks.expect(!(by_k && self.k_tail), || {
             "k_tail: vectors along k need K in multiples of 4, found that it may not be".to_owned()
         });
         let eights = self.columns.is_multiple_of(8) && self.operands == Stored::F32Pairs;
-        checks.expect(self.b != RightLoad::NVec8 || eights && !self.k_tail, || {
+        let eights = eights && self.staged().is_none() && !self.k_tail;
+        checks.expect(self.b != RightLoad::NVec8 || eights, || {
             format!(
                 "b: by eights needs f32 by pairs, columns by eights and no tail of k, found {} and {} columns",
                 self.operands, self.columns
@@ -132,6 +227,47 @@ impl MatmulTile {
             "c: words of two elements are written by vectors only".to_owned()
         });
         checks.finish()
+    }
+
+    fn check_division(&self, checks: &mut Checks) {
+        let Self { rows, columns, .. } = *self;
+        let in_fours = [4, 8, 12, 16].contains(&columns);
+        let mut vectors = |most: u32, some: bool| {
+            checks.expect((1..=most).contains(&rows) && some, || {
+                format!("rows: expected 1 to {most}, found {rows}")
+            });
+            checks.expect(in_fours, || {
+                format!("columns: expected 4, 8, 12 or 16, found {columns}")
+            });
+        };
+        match self.division {
+            Division::Rows => vectors(16, true),
+            Division::Subgroup { lanes } => {
+                vectors(32, true);
+                let by_vectors = self.a == LeftLoad::KVec4;
+                checks.expect([4, 8].contains(&lanes) && by_vectors, || {
+                    format!("lanes: expected 4 or 8 that read A by vectors along k, found {lanes}")
+                });
+            }
+            Division::Tiled(staged) => {
+                vectors(8, rows % 4 == 0);
+                staged.check(4, checks);
+            }
+            Division::Matrix {
+                staged,
+                size,
+                lanes,
+            } => {
+                let whole = [8, 16].contains(&size) && rows % size == 0 && columns % size == 0;
+                checks.expect(whole && rows > 0 && columns > 0 && lanes > 0, || {
+                    format!("matrices: expected whole ones, found {rows} x {columns} by {size}")
+                });
+                checks.expect(self.operands == Stored::F16, || {
+                    format!("operands: expected f16, found {}", self.operands)
+                });
+                staged.check(size, checks);
+            }
+        }
     }
 
     /// The functions that this module reads and writes bindings by.
@@ -165,46 +301,62 @@ impl MatmulTile {
         }
     }
 
+    /// What `load_a` needs beside where a row starts.
+    fn a_argument(&self) -> &'static str {
+        match self.a {
+            LeftLoad::Element => "rows, ",
+            LeftLoad::KVec4 | LeftLoad::Scalar => "",
+        }
+    }
+
+    /// What `load_b` needs beside where columns start.
+    fn b_argument(&self) -> &'static str {
+        match self.b {
+            RightLoad::Element => "columns, ",
+            _ => "",
+        }
+    }
+
     fn header(&self) -> String {
         let Self { rows, columns, .. } = self;
-        let a = if self.a == LeftLoad::Element {
-            "a_element, "
-        } else {
-            ""
-        };
-        let b = if self.b == RightLoad::Element {
-            "b_element, "
-        } else {
-            ""
-        };
         // An operand given by its elements is read by `mods`, if at all.
-        let a_binding = if self.a == LeftLoad::Element {
-            ""
-        } else {
-            ", a"
+        let (a_function, a) = match self.a {
+            LeftLoad::Element => ("a_element, ", ""),
+            LeftLoad::KVec4 | LeftLoad::Scalar => ("", ", a"),
         };
-        let b_binding = if self.b == RightLoad::Element {
-            ""
-        } else {
-            ", b"
+        let (b_function, b) = match self.b {
+            RightLoad::Element => ("b_element, ", ""),
+            _ => ("", ", b"),
+        };
+        let (tiles, what) = match self.division {
+            Division::Rows | Division::Subgroup { .. } => (
+                "",
+                "Four steps of k at once: tile row += (4 x 4 block of B) * (4 elements of A's row).",
+            ),
+            Division::Tiled(_) => (
+                ", a_tile, b_tile",
+                "One step of k at once: tile row += element of A * row of B.",
+            ),
+            Division::Matrix { .. } => (
+                ", a_tile, b_tile, c_tile",
+                "A matrix of steps of k at once: C += A * B, by all lanes of a subgroup.",
+            ),
         };
         format!(
             "\
 // micro: matmul register tile of {rows} rows x {columns} columns (generated)
 //
-// Four steps of k at once: tile row += (4 x 4 block of B) * (4 elements of A's row).
+// {what}
 
-import package::mods::{{{a}{b}epilogue}};
-import package::kernels::{}::{{shape{a_binding}{b_binding}, c}};
+import package::mods::{{{a_function}{b_function}epilogue}};
+import package::kernels::{}::{{shape{a}{b}, c{tiles}}};
 {}
 const ROWS: u32 = {rows}u;
 const COLUMNS: u32 = {columns}u;
-const COLUMN_BLOCKS: u32 = {}u;
 
 ",
             self.kernel(),
             imports(self.converters()),
-            self.blocks(),
         )
     }
 
@@ -234,10 +386,6 @@ struct ARows {{
 struct BColumns {{
 {b_batch}{}}}
 
-// Row r, columns 4 c to 4 c + 3.
-struct Tile {{
-{}}}
-
 ",
             self.a_access().item(self.operands),
             match self.b {
@@ -247,319 +395,6 @@ struct Tile {{
             self.c.item(self.result),
             lines(self.loaded_rows(), |r| format!("    r{r}: u32,")),
             lines(self.b_loads(), |c| format!("    c{c}: {b_start},")),
-            lines(self.rows * self.blocks(), |i| format!(
-                "    r{}c{}: vec4<f32>,",
-                i / self.blocks(),
-                i % self.blocks()
-            )),
-        )
-    }
-
-    fn a_functions(&self) -> String {
-        let row = |r| format!("min(m + {r}u, shape.m - 1u)");
-        if self.a == LeftLoad::Element {
-            let rows = lines(self.rows, |r| format!("        {},", row(r)));
-            return format!(
-                "fn a_rows(b0: u32, b1: u32, m: u32) -> ARows {{\n    return ARows(\n        b0,\n        b1,\n{rows}    );\n}}\n\n"
-            ) + &self.scalar_a("rows: ARows, m: u32", "", |k| {
-                format!("a_element(rows.b0, rows.b1, m, {k})")
-            });
-        }
-        let lane = self.shared_by.map_or("", |_| ", lane: u32");
-        let rows = lines(self.loaded_rows(), |r| {
-            let row = match self.shared_by {
-                Some(lanes) => format!("min(m + lane + {}u, shape.m - 1u)", r * lanes),
-                None => row(r),
-            };
-            format!("        start + {row} * shape.a_m_stride,")
-        });
-        let starts = format!(
-            "\
-fn a_rows(b0: u32, b1: u32, m: u32{lane}) -> ARows {{
-    let start = shape.a_offset + b0 * shape.a_b0_stride + b1 * shape.a_b1_stride;
-    return ARows(
-{rows}    );
-}}
-
-"
-        );
-        starts
-            + &if self.a == LeftLoad::KVec4 {
-                format!(
-                    "\
-fn load_a(at: u32, k: u32) -> vec4<f32> {{
-    return {};
-}}
-
-",
-                    self.operands.load_vec4("a", "(at + k) / 4u")
-                )
-            } else {
-                let stride = "    let stride = shape.a_k_stride;\n";
-                self.scalar_a("at: u32", stride, |k| {
-                    self.operands.load("a", &format!("at + {k} * stride"))
-                })
-            }
-    }
-
-    /// `load_a` from four single elements; past the end of k they are zeros, whatever stands there.
-    fn scalar_a(&self, parameters: &str, setup: &str, element: impl Fn(&str) -> String) -> String {
-        let index = |i: u32| match (i, self.k_tail) {
-            (0, _) => "k".to_owned(),
-            (_, false) => format!("(k + {i}u)"),
-            (_, true) => format!("min(k + {i}u, last)"),
-        };
-        let elements = lines(4, |i| format!("        {},", element(&index(i))));
-        if !self.k_tail {
-            return format!(
-                "fn load_a({parameters}, k: u32) -> vec4<f32> {{\n{setup}    return vec4<f32>(\n{elements}    );\n}}\n\n"
-            );
-        }
-        format!(
-            "\
-fn load_a({parameters}, k: u32) -> vec4<f32> {{
-    let last = shape.k - 1u;
-{setup}    let x = vec4<f32>(
-{elements}    );
-    return select(vec4<f32>(), x, vec4<u32>(k, k + 1u, k + 2u, k + 3u) <= vec4<u32>(last));
-}}
-
-"
-        )
-    }
-
-    fn b_functions(&self) -> String {
-        let column = |i: u32| format!("min(n + {i}u, shape.n - 1u)");
-        let four = |c: u32, f: &dyn Fn(String) -> String| list(4, ", ", |i| f(column(4 * c + i)));
-        let (head, entries) = match self.b {
-            RightLoad::Element => {
-                let entries = lines(self.blocks(), |c| {
-                    format!("        vec4<u32>({}),", four(c, &|n| n))
-                });
-                ("", format!("        b0,\n        b1,\n{entries}"))
-            }
-            RightLoad::NVec4 => (
-                "",
-                lines(self.blocks(), |c| {
-                    format!("        start + min(n + {}u, shape.n - 4u),", 4 * c)
-                }),
-            ),
-            RightLoad::NVec8 => (
-                "",
-                lines(self.b_loads(), |c| {
-                    format!("        start + min(n + {}u, shape.n - 8u),", 8 * c)
-                }),
-            ),
-            _ => {
-                let entry = |c| {
-                    format!(
-                        "        start + shape.b_n_stride * vec4<u32>({}),",
-                        four(c, &|n| n)
-                    )
-                };
-                ("", lines(self.blocks(), entry))
-            }
-        };
-        let start = if self.b == RightLoad::Element {
-            head
-        } else {
-            "    let start = shape.b_offset + b0 * shape.b_b0_stride + b1 * shape.b_b1_stride;\n"
-        };
-        format!(
-            "fn b_columns(b0: u32, b1: u32, n: u32) -> BColumns {{\n{start}    return BColumns(\n{entries}    );\n}}\n\n"
-        ) + &self.load_b()
-    }
-
-    /// `load_b`: two matrices whose columns i are row k + i of B.
-    fn load_b_by_eights(&self) -> String {
-        let rows = lines(4, |i| {
-            let row = if i == 0 {
-                "k".into()
-            } else {
-                format!("(k + {i}u)")
-            };
-            let item = format!("(at + {row} * shape.b_k_stride) / 8u");
-            format!("    let r{i} = {};", self.operands.load_vec8("b", &item))
-        });
-        format!(
-            "\
-struct Blocks {{
-    low: mat4x4<f32>,
-    high: mat4x4<f32>,
-}}
-
-fn load_b(at: u32, k: u32) -> Blocks {{
-{rows}    return Blocks(
-        mat4x4<f32>(r0.low, r1.low, r2.low, r3.low),
-        mat4x4<f32>(r0.high, r1.high, r2.high, r3.high),
-    );
-}}
-
-"
-        )
-    }
-
-    /// `load_b`: a matrix whose column i is row k + i of B.
-    fn load_b(&self) -> String {
-        if self.b == RightLoad::NVec8 {
-            return self.load_b_by_eights();
-        }
-        let (parameters, arguments, row) = match self.b {
-            RightLoad::KVec4 => {
-                let columns = list(4, "", |i| {
-                    let at = ["at.x", "at.y", "at.z", "at.w"][i as usize];
-                    let item = format!("({at} + k) / 4u");
-                    format!("        {},\n", self.operands.load_vec4("b", &item))
-                });
-                return format!(
-                    "\
-fn load_b(at: vec4<u32>, k: u32) -> mat4x4<f32> {{
-    return transpose(mat4x4<f32>(
-{columns}    ));
-}}
-
-"
-                );
-            }
-            RightLoad::NVec4 | RightLoad::NVec8 => (
-                "at: u32",
-                "at",
-                self.operands
-                    .load_vec4("b", "(at + K * shape.b_k_stride) / 4u"),
-            ),
-            RightLoad::Scalar => ("at: vec4<u32>", "at", {
-                let element = |i: u32| {
-                    self.operands
-                        .load("b", ["i.x", "i.y", "i.z", "i.w"][i as usize])
-                };
-                format!("vec4<f32>({})", list(4, ", ", element))
-            }),
-            RightLoad::Element => ("columns: BColumns, n: vec4<u32>", "columns, n", {
-                let element = |i: u32| {
-                    format!(
-                        "        b_element(columns.b0, columns.b1, K, n.{}),\n",
-                        ["x", "y", "z", "w"][i as usize]
-                    )
-                };
-                format!("vec4<f32>(\n{}    )", list(4, "", element))
-            }),
-        };
-        let setup = if self.b == RightLoad::Scalar {
-            "    let i = at + K * shape.b_k_stride;\n"
-        } else {
-            ""
-        };
-        let body = if self.k_tail {
-            format!(
-                "    let last = shape.k - 1u;\n{}    let x = {};\n    return select(vec4<f32>(), x, k <= last);\n",
-                setup.replace('K', "min(k, last)"),
-                row.replace('K', "min(k, last)")
-            )
-        } else {
-            format!(
-                "{}    return {};\n",
-                setup.replace('K', "k"),
-                row.replace('K', "k")
-            )
-        };
-        let rows = lines(4, |i| match i {
-            0 => format!("        load_b_row({arguments}, k),"),
-            _ => format!("        load_b_row({arguments}, k + {i}u),"),
-        });
-        format!(
-            "\
-fn load_b_row({parameters}, k: u32) -> vec4<f32> {{
-{body}}}
-
-fn load_b({parameters}, k: u32) -> mat4x4<f32> {{
-    return mat4x4<f32>(
-{rows}    );
-}}
-
-"
-        )
-    }
-
-    fn step(&self) -> String {
-        let a_rows = if self.a == LeftLoad::Element {
-            "rows, "
-        } else {
-            ""
-        };
-        let b_columns = if self.b == RightLoad::Element {
-            "columns, "
-        } else {
-            ""
-        };
-        let loads = lines(self.b_loads(), |c| match self.b {
-            RightLoad::NVec8 => format!(
-                "    let blocks{c} = load_b(columns.c{c}, k);\n    let b{} = blocks{c}.low;\n    let b{} = blocks{c}.high;",
-                2 * c,
-                2 * c + 1
-            ),
-            _ => format!("    let b{c} = load_b({b_columns}columns.c{c}, k);"),
-        });
-        let shared = match self.shared_by {
-            Some(_) => lines(self.loaded_rows(), |r| {
-                format!("    let rows{r} = load_a(rows.r{r}, k);")
-            }),
-            None => String::new(),
-        };
-        let a_row = |r: u32| match self.shared_by {
-            Some(lanes) => format!("subgroupBroadcast(rows{}, {}u)", r / lanes, r % lanes),
-            None => format!("load_a({a_rows}rows.r{r}, k)"),
-        };
-        let updates = lines(self.rows, |r| {
-            format!("    let a{r} = {};\n", a_row(r))
-                + &list(self.blocks(), "\n", |c| {
-                    format!("    (*tile).r{r}c{c} += b{c} * a{r};")
-                })
-        });
-        format!(
-            "\
-fn tile_zero() -> Tile {{
-    return Tile();
-}}
-
-fn tile_multiply_add(tile: ptr<function, Tile>, rows: ARows, columns: BColumns, k: u32) {{
-{shared}{loads}{updates}}}
-
-"
-        )
-    }
-
-    /// Access to the finished tile by run-time index: as selections, since an array would force the
-    /// tile out of its registers (and take a software driver ten times as long to compile).
-    fn pick(&self) -> String {
-        let blocks = self.blocks();
-        let first = list(blocks, ", ", |c| format!("tile.r0c{c}"));
-        let rows: String = (1..self.rows)
-            .map(|r| {
-                lines(blocks, |c| {
-                    format!("    row.c{c} = select(row.c{c}, tile.r{r}c{c}, r == {r}u);")
-                })
-            })
-            .collect();
-        let picks = lines(blocks - 1, |c| {
-            format!("    x = select(x, row.c{0}, block == {0}u);", c + 1)
-        });
-        format!(
-            "\
-struct TileRow {{
-{}}}
-
-fn tile_row(tile: Tile, r: u32) -> TileRow {{
-    var row = TileRow({first});
-{rows}    return row;
-}}
-
-fn row_block(row: TileRow, block: u32) -> vec4<f32> {{
-    var x = row.c0;
-{picks}    return x;
-}}
-
-",
-            lines(blocks, |c| format!("    c{c}: vec4<f32>,"))
         )
     }
 

@@ -3,6 +3,7 @@
 mod link;
 mod lint;
 mod micro;
+mod staged;
 mod subgroup;
 mod tiled;
 mod validate;

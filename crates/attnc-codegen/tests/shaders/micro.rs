@@ -2,7 +2,9 @@
 
 use attnc_codegen::Stored;
 use attnc_codegen::link::{Linked, Linker};
-use attnc_codegen::micro::{Access, AttentionTile, LeftLoad, MatmulTile, RightLoad, Weights};
+use attnc_codegen::micro::{
+    Access, AttentionTile, Division, LeftLoad, MatmulTile, RightLoad, Weights,
+};
 use attnc_codegen::validate::{Report, validate};
 
 use crate::linker;
@@ -229,7 +231,7 @@ fn matmul_tiles_of_every_kind_are_valid() {
                 let by_k = a == LeftLoad::KVec4 || b == RightLoad::KVec4;
                 let tile = MatmulTile {
                     rows,
-                    shared_by: None,
+                    division: Division::Rows,
                     columns,
                     a,
                     b,
@@ -379,8 +381,10 @@ fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
         "layer_norm_lanes",
         "layer_norm_rows",
         "linear_attention",
+        "matmul_matrix",
         "matmul_rows",
         "matmul_subgroup",
+        "matmul_tiled",
         "pointwise",
         "reduce_lanes",
         "reduce_rows",
@@ -424,7 +428,7 @@ fn refuses_impossible_tiles_with_every_reason() {
     let (a, b) = (LeftLoad::KVec4, RightLoad::NVec4);
     let tile = MatmulTile {
         rows: 0,
-        shared_by: None,
+        division: Division::Rows,
         columns: 6,
         a,
         b,
@@ -443,7 +447,7 @@ fn printed_lines_are_short_and_the_same_each_time() {
     assert_eq!(text, tile.print().unwrap());
     let matmul = MatmulTile {
         rows: 8,
-        shared_by: None,
+        division: Division::Rows,
         columns: 16,
         a: LeftLoad::Scalar,
         b: RightLoad::Scalar,

@@ -1,7 +1,9 @@
 //! The tiles whose lanes exchange numbers, of every width and size.
 
 use attnc_codegen::Stored;
-use attnc_codegen::micro::{Access, LeftLoad, MatmulTile, RightLoad, SubgroupAttentionTile};
+use attnc_codegen::micro::{
+    Access, Division, LeftLoad, MatmulTile, RightLoad, SubgroupAttentionTile,
+};
 use attnc_codegen::validate::validate;
 
 use crate::linker;
@@ -140,7 +142,7 @@ fn impossible_attention_tiles_are_refused_with_every_reason() {
 fn matmul() -> MatmulTile {
     MatmulTile {
         rows: 24,
-        shared_by: Some(8),
+        division: Division::Subgroup { lanes: 8 },
         columns: 8,
         a: LeftLoad::KVec4,
         b: RightLoad::NVec4,
@@ -172,7 +174,7 @@ fn matmul_tiles_that_lanes_share_are_valid() {
             let tile = MatmulTile {
                 operands,
                 rows,
-                shared_by: Some(width),
+                division: Division::Subgroup { lanes: width },
                 columns,
                 b,
                 ..matmul()

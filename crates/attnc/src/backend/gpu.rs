@@ -159,6 +159,7 @@ impl GpuBackend {
         let options = ExecutableOptions {
             checks,
             pipeline_cache: self.cache.as_ref().map(PipelineCache::handle),
+            matrices: &self.gpu.profile.features.cooperative_matrix,
         };
         let executable = gpu::Executable::with_options(device, queue, plan, weights, &options)?;
         self.save_cache();
