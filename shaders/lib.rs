@@ -40,6 +40,7 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "kernels/layer_norm_lanes",
     "kernels/layer_norm_rows",
     "kernels/linear_attention",
+    "kernels/matmul_lanes",
     "kernels/matmul_matrix",
     "kernels/matmul_rows",
     "kernels/matmul_subgroup",

@@ -5,6 +5,7 @@
 //! | shape | who does what | for |
 //! | --- | --- | --- |
 //! | `rows` | an invocation owns rows; what they share is read at addresses that all lanes have in common | any device |
+//! | `lanes` | a workgroup owns few rows and columns; each lane has a part of their sums | products of few rows on GPUs, where loading is the work |
 //! | `subgroup` | lanes own columns and exchange sums | narrow subgroups, where a load costs as much as much arithmetic |
 //! | `tiled` | a workgroup stages tiles of the operands in its memory; each invocation has a block of the result in registers | GPUs, when there is much to reuse |
 //! | `matrix` | the same by cooperative matrices: f16 in, sums in f32 | GPUs with matrix units, operands of f16 |
@@ -32,6 +33,8 @@ use std::fmt;
 pub enum KernelShape {
     /// Each invocation owns rows; what they share is read at uniform addresses.
     Rows,
+    /// Each lane has a part of every sum of its workgroup.
+    Lanes,
     /// The lanes of a subgroup own columns and exchange sums.
     Subgroup,
     /// Tiles of the operands in workgroup memory, and a block of the result in the registers of each invocation.
@@ -42,13 +45,20 @@ pub enum KernelShape {
 
 impl KernelShape {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Rows, Self::Subgroup, Self::Tiled, Self::Matrix];
+    pub const ALL: [Self; 5] = [
+        Self::Rows,
+        Self::Lanes,
+        Self::Subgroup,
+        Self::Tiled,
+        Self::Matrix,
+    ];
 
     /// The name in reports and on command lines.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Rows => "rows",
+            Self::Lanes => "lanes",
             Self::Subgroup => "subgroup",
             Self::Tiled => "tiled",
             Self::Matrix => "matrix",

@@ -3,17 +3,14 @@
 //! Batch axes that lie behind each other in memory in A, B and C are one axis; a batch axis along which B
 //! repeats and A and C continue their rows is more rows. So `[B, S, K] × [K, N]` is one product of B·S rows.
 //!
-//! The kernel takes two batch axes. An operand that is no strided window (a merge of transposed axes, say),
+//! Kernels take two batch axes. An operand that is no strided window (a merge of transposed axes, say),
 //! or whose batch axes are more than two, is read element by element, at whatever index they have.
 
-use super::kernel::Dispatch;
 use super::matmul_kernel::MatmulNeeds;
-use super::pointwise::operations;
-use super::{Lowerer, constant, div_ceil, label, multiple_of_4};
+use super::{constant, div_ceil, multiple_of_4};
 use crate::Stored;
 use crate::micro::{Access, Division, LeftLoad, MatmulTile, RightLoad};
 use crate::mods::{Function, IndexSpace, Mods, Printed, Returns};
-use crate::params;
 use crate::stored::multiple_of;
 use attnc_ir::layout::{self, storage_strides};
 use attnc_ir::scalar::ScalarBuilder;
@@ -70,13 +67,13 @@ impl Axis {
     }
 }
 
-/// The product as `matmul_rows` sees it.
-struct Problem {
+/// The product as kernels see it.
+pub(super) struct Problem {
     b0: Axis,
     b1: Axis,
     m: Axis,
-    n: Dim,
-    k: Dim,
+    pub(super) n: Dim,
+    pub(super) k: Dim,
     a_offset: Dim,
     a_k: Option<Dim>,
     b_offset: Dim,
@@ -85,107 +82,8 @@ struct Problem {
     c_n: Dim,
 }
 
-impl Lowerer<'_> {
-    /// A matrix product and its epilogue.
-    pub(super) fn matmul(&mut self, value: ValueId) -> Result<(), Diagnostic> {
-        let node = self.graph.node(value);
-        if !node.ty.dtype.is_float() {
-            return Err(Diagnostic::error(
-                "unsupported-dtype",
-                format!(
-                    "`matmul` stores floats, its epilogue gives {}",
-                    node.ty.dtype
-                ),
-            ));
-        }
-        let problem = Problem::of(self.graph, value)?;
-        let tile = problem.tile();
-        if tile.c == Access::Scalar && self.stored(value).is_packed() {
-            return self.through_f32(value, None, |lowerer| {
-                lowerer.matmul_step(value, &problem, tile)
-            });
-        }
-        self.matmul_step(value, &problem, tile)
-    }
-
-    fn matmul_step(
-        &mut self,
-        value: ValueId,
-        problem: &Problem,
-        tile: MatmulTile,
-    ) -> Result<(), Diagnostic> {
-        let node = self.graph.node(value);
-        let operands = self.graph.ty(node.operands()[0]).dtype;
-        let result = self.buffer(value)?;
-        let needs = MatmulNeeds {
-            tile: MatmulTile {
-                operands: Stored::of(operands, &self.plan.profile),
-                result: self.stored_in(result),
-                ..tile
-            },
-            b_by_eights: problem.b_by_eights(),
-            batches: constant(&problem.batches()),
-            m: constant(&problem.m.size),
-            n: constant(&problem.n),
-        };
-        let types = label::types(operands, self.plan.buffer(result).dtype);
-        let candidates = needs.candidates(&self.plan.profile);
-        let (tile, chosen) = self.choose(problem.text(&types, &needs.tile), candidates);
-        let micro = tile.print().map_err(|error| {
-            let message = format!("no register tile for this matmul: {error}");
-            Diagnostic::error("no-tile", message)
-        })?;
-        let (mods, mod_files) = problem.mods(
-            self.graph,
-            value,
-            &|value| self.stored(value),
-            tile.kernel(),
-        )?;
-        let (a, b) = (
-            self.operand_buffer(value, 0)?,
-            self.operand_buffer(value, 1)?,
-        );
-        let label = node.epilogue.as_ref();
-        let label = label.map(|e| label::epilogue(e, node.ty.rank()));
-        let size = tile.invocations().unwrap_or(self.workgroup_size);
-        let dispatch = Dispatch {
-            kernel: tile.kernel(),
-            key: key(&types, &tile, &chosen.tile, label.as_deref()),
-            params: params::print(&[], size),
-            micro: Some(micro),
-            combine: None,
-            store: None,
-            op: None,
-            mod_files,
-            mods,
-            tile: format!("{}; {}", words(&tile), chosen.why),
-            uniforms: problem.uniforms(),
-            operands: vec![a, b, result],
-            workgroups: match tile.division {
-                Division::Rows => div_ceil(&problem.tiles(tile.rows, tile.columns), size),
-                Division::Subgroup { lanes } => problem.tiles(tile.rows, tile.columns * lanes),
-                Division::Tiled(_) | Division::Matrix { .. } => {
-                    problem.tiles(tile.block_rows(), tile.block_columns())
-                }
-            },
-            flops: problem.flops(node.epilogue.as_ref().map_or(0, operations)),
-        };
-        self.dispatch(value, dispatch)
-    }
-
-    /// The buffer that an operand is a view of.
-    pub(super) fn operand_buffer(
-        &mut self,
-        value: ValueId,
-        operand: usize,
-    ) -> Result<attnc_plan::BufferId, Diagnostic> {
-        let operand = self.graph.node(value).operands()[operand];
-        self.buffer(layout::source_index(self.graph, operand).0)
-    }
-}
-
 impl Problem {
-    fn of(graph: &Graph, value: ValueId) -> Result<Self, Diagnostic> {
+    pub(super) fn of(graph: &Graph, value: ValueId) -> Result<Self, Diagnostic> {
         let node = graph.node(value);
         let shape = &node.ty.shape;
         let rank = shape.len();
@@ -238,7 +136,7 @@ impl Problem {
     }
 
     /// A tile of one vector, with loads by vectors wherever strides and sizes are multiples of 4.
-    fn tile(&self) -> MatmulTile {
+    pub(super) fn tile(&self) -> MatmulTile {
         let batch = |f: fn(&Axis) -> Option<&Dim>, axes: &[&Axis]| {
             axes.iter().all(|axis| f(axis).is_some_and(multiple_of_4))
         };
@@ -286,7 +184,7 @@ impl Problem {
     }
 
     /// Whether rows of B may be read by eights.
-    fn b_by_eights(&self) -> bool {
+    pub(super) fn b_by_eights(&self) -> bool {
         let eights = |stride: &Option<Dim>| stride.as_ref().is_some_and(|s| multiple_of(s, 8));
         let is_row = self.b_n.as_ref().is_some_and(|s| s.is(1)) && multiple_of(&self.n, 8);
         is_row
@@ -295,7 +193,7 @@ impl Problem {
     }
 
     /// The words of `Shape`, in order.
-    fn uniforms(&self) -> Vec<Uniform> {
+    pub(super) fn uniforms(&self) -> Vec<Uniform> {
         let or_zero = |stride: &Option<Dim>| stride.clone().unwrap_or_default();
         let (b0, b1, m) = (&self.b0, &self.b1, &self.m);
         let sizes = [&b0.size, &b1.size, &m.size, &self.n, &self.k].map(Dim::clone);
@@ -312,19 +210,29 @@ impl Problem {
         words.into_iter().map(Uniform::U32).collect()
     }
 
-    fn batches(&self) -> Dim {
+    /// Rows of a product.
+    pub(super) fn rows(&self) -> &Dim {
+        &self.m.size
+    }
+
+    pub(super) fn batches(&self) -> Dim {
         self.b0.size.clone() * self.b1.size.clone()
     }
 
     /// Register tiles that cover the result.
-    fn tiles(&self, rows: u32, columns: u32) -> Dim {
+    pub(super) fn tiles(&self, rows: u32, columns: u32) -> Dim {
         self.batches() * div_ceil(&self.m.size, rows) * div_ceil(&self.n, columns)
     }
 
     /// What there is to choose a kernel for: `matmul.f32, any × 384 × 1536, B by columns`.
-    fn text(&self, types: &str, tile: &MatmulTile) -> String {
-        let size = |dim: &Dim| constant(dim).map_or("any".to_owned(), |n| n.to_string());
-        let sizes = [&self.m.size, &self.k, &self.n].map(size).join(" × ");
+    pub(super) fn text(&self, types: &str, needs: &MatmulNeeds) -> String {
+        let size = |n: Option<u32>| n.map_or("any".to_owned(), |n| n.to_string());
+        let m = match (constant(&self.m.size), needs.m) {
+            (None, Some(few)) => format!("at most {few}"),
+            (_, m) => size(m),
+        };
+        let [k, n] = [&self.k, &self.n].map(|dim| size(constant(dim)));
+        let (sizes, tile) = (format!("{m} × {k} × {n}"), &needs.tile);
         let a = match tile.a {
             LeftLoad::KVec4 => "",
             LeftLoad::Scalar => ", A one by one",
@@ -344,13 +252,13 @@ impl Problem {
     }
 
     /// Operations of the product, and `epilogue` more an element.
-    fn flops(&self, epilogue: usize) -> Dim {
+    pub(super) fn flops(&self, epilogue: usize) -> Dim {
         let cost = Dim::from(2) * self.k.clone() + Dim::from(epilogue);
         self.batches() * self.m.size.clone() * self.n.clone() * cost
     }
 
     /// `epilogue`, printed or the identity's file, and what reads operands by elements.
-    fn mods(
+    pub(super) fn mods(
         &self,
         graph: &Graph,
         value: ValueId,
@@ -533,57 +441,4 @@ fn two_axes(batch: &[Axis], m: &Axis) -> Result<(bool, bool, [Axis; 2], Axis), D
         ),
     )
     .note("leave the result in the order of its axes"))
-}
-
-/// Letters for loads that are not by vectors.
-fn loads(tile: &MatmulTile) -> String {
-    let a = match tile.a {
-        LeftLoad::KVec4 => "",
-        LeftLoad::Scalar => "as",
-        LeftLoad::Element => "ae",
-    };
-    let b = match tile.b {
-        RightLoad::NVec4 | RightLoad::NVec8 => "",
-        RightLoad::KVec4 => "bk",
-        RightLoad::Scalar => "bs",
-        RightLoad::Element => "be",
-    };
-    let c = match tile.c {
-        Access::Vec4 => "",
-        Access::Scalar => "cs",
-    };
-    format!("{a}{b}{c}")
-}
-
-/// What a tile takes of a device, in words.
-fn words(tile: &MatmulTile) -> String {
-    let MatmulTile { rows, columns, .. } = tile;
-    let held = match tile.division {
-        Division::Matrix { size, .. } => {
-            format!("{rows} rows x {columns} columns a subgroup in matrices of {size} x {size}")
-        }
-        _ => format!(
-            "{rows} rows x {columns} columns in registers, {} B a lane",
-            4 * rows * columns
-        ),
-    };
-    match tile.staged() {
-        None => format!("{held}; no workgroup memory"),
-        Some(staged) => format!(
-            "{} x {} a workgroup, {held}; {} steps of k in {} B of workgroup memory",
-            tile.block_rows(),
-            tile.block_columns(),
-            staged.steps,
-            tile.workgroup_bytes()
-        ),
-    }
-}
-
-/// `matmul_rows.f32.r4c2.bias_gelu`.
-fn key(types: &str, tile: &MatmulTile, name: &str, epilogue: Option<&str>) -> String {
-    let mut key = format!("{}.{types}.{name}{}", tile.kernel(), loads(tile));
-    if let Some(epilogue) = epilogue {
-        key = format!("{key}.{epilogue}");
-    }
-    key
 }

@@ -4,13 +4,17 @@
 //! R rows and C columns loads R rows of A (or R / lanes, where lanes share them) and four rows of B, from memory, or
 //! from workgroup memory, to which the workgroup's block of both has been copied.
 
+use super::row_shape::{self, Lanes};
+use super::{constant, div_ceil};
 use crate::Stored;
 use crate::choice::{Candidate, Costs, KernelShape, exchange_width, waste};
 use crate::micro::{Division, LeftLoad, MatmulTile, RightLoad, Staged};
 use crate::params;
+use attnc_ir::Dim;
 use attnc_plan::DeviceProfile;
 
 /// What the choice of a kernel depends on.
+#[derive(Clone)]
 pub(super) struct MatmulNeeds {
     /// How operands are read; its rows and columns are not looked at.
     pub(super) tile: MatmulTile,
@@ -22,7 +26,12 @@ pub(super) struct MatmulNeeds {
     pub(super) m: Option<u32>,
     /// Columns of the result, if known.
     pub(super) n: Option<u32>,
+    /// Terms of a sum.
+    pub(super) k: Dim,
 }
+
+/// The most rows that are few: those that [`KernelShape::Lanes`] has at once.
+pub(super) const FEW: u32 = 4;
 
 /// Rows of tiles that lanes share.
 const SHARED_ROWS: [u32; 4] = [8, 16, 24, 32];
@@ -51,6 +60,7 @@ impl MatmulNeeds {
     pub(super) fn candidates(&self, profile: &DeviceProfile) -> Vec<(MatmulTile, Candidate)> {
         let costs = Costs::of(profile);
         let mut tiles = vec![self.rows(profile)];
+        tiles.extend(self.split(profile));
         tiles.extend(self.shared(profile));
         tiles.extend(self.staged(profile));
         tiles.extend(self.matrices(profile));
@@ -75,6 +85,30 @@ impl MatmulNeeds {
             division: Division::Rows,
             ..self.tile.clone()
         }
+    }
+
+    /// The lanes that can have parts of a sum, where there are enough terms.
+    pub(super) fn lanes(&self, profile: &DeviceProfile) -> Option<Lanes> {
+        row_shape::lanes(profile, &div_ceil(&self.k, 4), 1)
+    }
+
+    /// Tiles of few rows whose sums are split among lanes.
+    fn split(&self, profile: &DeviceProfile) -> Vec<MatmulTile> {
+        let Some(lanes) = self.lanes(profile) else {
+            return Vec::new();
+        };
+        let tile = |columns| MatmulTile {
+            rows: self.m.map_or(FEW, |m| m.clamp(1, FEW)),
+            columns,
+            division: Division::Lanes { count: lanes.count },
+            ..self.tile.clone()
+        };
+        [4, 8].into_iter().map(tile).collect()
+    }
+
+    /// Whether the cost model has lanes share sums.
+    pub(super) fn cheapest_splits(&self, profile: &DeviceProfile) -> bool {
+        self.candidates(profile)[0].1.shape == KernelShape::Lanes
     }
 
     /// Tiles whose rows lanes share, where they can exchange numbers and A lies along k.
@@ -150,6 +184,7 @@ impl MatmulNeeds {
     fn candidate(&self, tile: &MatmulTile, costs: &Costs) -> Candidate {
         let (shape, name) = match tile.division {
             Division::Rows => (KernelShape::Rows, name(tile.rows, tile.columns)),
+            Division::Lanes { .. } => (KernelShape::Lanes, name(tile.rows, tile.columns)),
             Division::Subgroup { .. } => (KernelShape::Subgroup, name(tile.rows, tile.columns)),
             Division::Tiled(staged) => (KernelShape::Tiled, staged_name(tile, &staged)),
             Division::Matrix { staged, .. } => (KernelShape::Matrix, staged_name(tile, &staged)),
@@ -166,6 +201,7 @@ impl MatmulNeeds {
         // Lanes that have the tile together, what they compute with, what a workgroup has, and how many lanes idle.
         let (together, multiply_adds, (rows, columns), idle) = match tile.division {
             Division::Rows | Division::Tiled(_) => (1, costs.multiply_adds, rows_of, 1.0),
+            Division::Lanes { .. } => (1, costs.multiply_adds, rows_of, 1.0),
             Division::Subgroup { lanes } => {
                 let idle = f64::from(costs.lanes.max(lanes)) / f64::from(lanes);
                 let block = (tile.rows, tile.columns * lanes);
@@ -179,7 +215,11 @@ impl MatmulNeeds {
         let waste = waste(rows, self.m) * waste(columns, self.n);
         let size = |size: Option<u32>| f64::from(size.unwrap_or(TYPICAL));
         let elements = f64::from(self.batches.unwrap_or(1)) * size(self.m) * size(self.n);
-        let invocations = (elements / sums).max(1.0);
+        let split = match tile.division {
+            Division::Lanes { count } => f64::from(count),
+            _ => 1.0,
+        };
+        let invocations = (split * elements / sums).max(1.0);
         let workgroups = match tile.invocations() {
             Some(_) => elements / (f64::from(rows) * f64::from(columns)),
             None => invocations / f64::from(costs.lanes),
@@ -207,6 +247,13 @@ impl MatmulNeeds {
         let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));
         match tile.division {
             Division::Rows => (a * rows + b * columns) / (rows * columns),
+            Division::Lanes { count } => {
+                // Each lane takes part in adding the parts up, and has the last steps alone.
+                let k = constant(&self.k).unwrap_or(TYPICAL);
+                let sums = f64::from(count.ilog2() * 4 * count) / f64::from(k.max(1));
+                let each = (a * rows + b * columns) / (rows * columns) + sums * costs.exchange;
+                each * waste(4 * count, Some(k))
+            }
             Division::Subgroup { lanes } => {
                 let a_rows = f64::from(tile.rows.div_ceil(lanes));
                 let loads = a * a_rows + b * columns;

@@ -39,6 +39,7 @@ mod label;
 mod linear_attention;
 mod matmul;
 mod matmul_kernel;
+mod matmul_step;
 mod pointwise;
 mod row_shape;
 mod rows;

@@ -10,6 +10,7 @@
 //! A function of profile and length alone. Results differ by the order of their sums only.
 
 use crate::choice::is_cpu;
+use crate::params;
 use attnc_ir::Dim;
 use attnc_plan::DeviceProfile;
 
@@ -69,6 +70,13 @@ pub(super) fn lanes(profile: &DeviceProfile, packs: &Dim, least: i64) -> Option<
 }
 
 impl Lanes {
+    /// The lines of `params` that the file needs.
+    pub(super) fn params(&self) -> String {
+        let constant =
+            |min: u32| params::constants(&[("SUBGROUP_SIZE_MIN", "u32", format!("{min}u"))]);
+        self.subgroup_min.map(constant).unwrap_or_default()
+    }
+
     /// For people: `8 lanes a row: one subgroup`.
     pub(super) fn describe(&self) -> String {
         let exchange = match (self.file, self.subgroup_min) {

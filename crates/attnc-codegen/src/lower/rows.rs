@@ -193,12 +193,7 @@ impl Lowerer<'_> {
             return params::print(&aliases, self.workgroup_size);
         };
         aliases.push(("lane_elem", acc));
-        let mut text = params::print(&aliases, lanes.count);
-        if let Some(min) = lanes.subgroup_min {
-            let min = format!("{min}u");
-            text.push_str(&params::constants(&[("SUBGROUP_SIZE_MIN", "u32", min)]));
-        }
-        text
+        params::print(&aliases, lanes.count) + &lanes.params()
     }
 
     /// `load_element` and `epilogue`.

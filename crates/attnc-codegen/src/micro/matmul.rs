@@ -59,6 +59,11 @@ pub enum RightLoad {
 pub enum Division {
     /// Every invocation has rows and columns of its own: `matmul_rows`.
     Rows,
+    /// A workgroup has the tile, and each lane a part of every sum: `matmul_lanes`.
+    Lanes {
+        /// A power of two of at most 256.
+        count: u32,
+    },
     /// All lanes have the same rows, of which they load one each and hand it round, and columns of their own:
     /// `matmul_subgroup`.
     Subgroup {
@@ -129,7 +134,7 @@ impl MatmulTile {
     pub fn print(&self) -> Result<String, MicroError> {
         self.check()?;
         let tile = match self.division {
-            Division::Rows | Division::Subgroup { .. } => {
+            Division::Rows | Division::Lanes { .. } | Division::Subgroup { .. } => {
                 [self.registers(), self.step(), self.pick()]
             }
             Division::Tiled(staged) => [
@@ -159,6 +164,7 @@ impl MatmulTile {
     pub fn kernel(&self) -> &'static str {
         match self.division {
             Division::Rows => "matmul_rows",
+            Division::Lanes { .. } => "matmul_lanes",
             Division::Subgroup { .. } => "matmul_subgroup",
             Division::Tiled(_) => "matmul_tiled",
             Division::Matrix { .. } => "matmul_matrix",
@@ -170,7 +176,7 @@ impl MatmulTile {
     pub fn invocations(&self) -> Option<u32> {
         match self.division {
             Division::Rows => None,
-            Division::Subgroup { lanes } => Some(lanes),
+            Division::Lanes { count: lanes } | Division::Subgroup { lanes } => Some(lanes),
             Division::Tiled(staged) => Some(staged.down * staged.across),
             Division::Matrix { staged, lanes, .. } => Some(staged.down * staged.across * lanes),
         }
@@ -181,7 +187,7 @@ impl MatmulTile {
     pub fn staged(&self) -> Option<&Staged> {
         match &self.division {
             Division::Tiled(staged) | Division::Matrix { staged, .. } => Some(staged),
-            Division::Rows | Division::Subgroup { .. } => None,
+            Division::Rows | Division::Lanes { .. } | Division::Subgroup { .. } => None,
         }
     }
 
@@ -202,7 +208,7 @@ impl MatmulTile {
     /// Rows of A that an invocation loads at a time.
     fn loaded_rows(&self) -> u32 {
         match self.division {
-            Division::Rows => self.rows,
+            Division::Rows | Division::Lanes { .. } => self.rows,
             Division::Subgroup { lanes } => self.rows.div_ceil(lanes),
             Division::Tiled(_) | Division::Matrix { .. } => 4,
         }
@@ -242,6 +248,12 @@ impl MatmulTile {
         };
         match self.division {
             Division::Rows => vectors(16, true),
+            Division::Lanes { count } => {
+                vectors(16, true);
+                checks.expect(count.is_power_of_two() && count <= 256, || {
+                    format!("lanes: expected a power of two of at most 256, found {count}")
+                });
+            }
             Division::Subgroup { lanes } => {
                 vectors(32, true);
                 let by_vectors = self.a == LeftLoad::KVec4;
@@ -329,7 +341,7 @@ impl MatmulTile {
             _ => ("", ", b"),
         };
         let (tiles, what) = match self.division {
-            Division::Rows | Division::Subgroup { .. } => (
+            Division::Rows | Division::Lanes { .. } | Division::Subgroup { .. } => (
                 "",
                 "Four steps of k at once: tile row += (4 x 4 block of B) * (4 elements of A's row).",
             ),

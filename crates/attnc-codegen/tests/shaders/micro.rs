@@ -381,6 +381,7 @@ fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
         "layer_norm_lanes",
         "layer_norm_rows",
         "linear_attention",
+        "matmul_lanes",
         "matmul_matrix",
         "matmul_rows",
         "matmul_subgroup",

@@ -1,4 +1,5 @@
-//! Products whose operands are staged in workgroup memory, by tiles of registers and of matrices.
+//! Products that a workgroup computes together: operands staged in its memory, for tiles of registers and of matrices,
+//! or sums split among its lanes.
 
 use attnc_codegen::Stored;
 use attnc_codegen::link::Linker;
@@ -42,12 +43,10 @@ fn matrices(size: u32) -> MatmulTile {
     }
 }
 
-#[track_caller]
-fn check(tile: &MatmulTile) -> Report {
-    let invocations = tile.invocations().unwrap();
-    let params = format!("const WORKGROUP_SIZE: u32 = {invocations}u;\n");
+/// All that a tile's kernel imports but what its lanes exchange values by.
+fn linker(tile: &MatmulTile, params: &str) -> Linker {
     let mut linker = Linker::new(tile.kernel())
-        .module("params", &params)
+        .module("params", params)
         .module("micro", &tile.print().unwrap())
         .module_file("mods", "mods/matmul_epilogue_bias_gelu");
     if tile.operands == Stored::F16 {
@@ -63,7 +62,14 @@ fn check(tile: &MatmulTile) -> Report {
             "fn b_element(b0: u32, b1: u32, k: u32, n: u32) -> f32 { return f32(k + n); }\n";
         linker = linker.module("mods", element);
     }
-    let linked = linker.link().unwrap();
+    linker
+}
+
+#[track_caller]
+fn check(tile: &MatmulTile) -> Report {
+    let invocations = tile.invocations().unwrap();
+    let params = format!("const WORKGROUP_SIZE: u32 = {invocations}u;\n");
+    let linked = linker(tile, &params).link().unwrap();
     let report = validate(&linked).unwrap_or_else(|e| panic!("{tile:?}: {e}\n{}", linked.source));
     assert_eq!(report.entry_point, tile.kernel());
     assert_eq!(report.workgroup_bytes, tile.workgroup_bytes());
@@ -127,6 +133,28 @@ fn tiles_of_matrices_are_valid() {
         for tile in with_every_load(&matrices(size)) {
             let report = check(&tile);
             assert!(report.subgroups && report.matrices && report.f16);
+        }
+    }
+}
+
+#[test]
+fn sums_that_lanes_have_parts_of_are_valid_however_they_exchange_them() {
+    for (file, workgroup_bytes) in [("subgroup", 0), ("subgroups", 512), ("workgroup", 512)] {
+        for (rows, columns) in [(1, 4), (4, 8)] {
+            let split = MatmulTile {
+                division: Division::Lanes { count: 32 },
+                ..tiled(rows, columns, SMALL)
+            };
+            for tile in with_every_load(&split) {
+                let params = "alias lane_elem = vec4<f32>;\n\
+                    const WORKGROUP_SIZE: u32 = 32u;\n\
+                    const SUBGROUP_SIZE_MIN: u32 = 8u;\n";
+                let linker = linker(&tile, params).module_file("lanes", &format!("lanes/{file}"));
+                let linked = linker.link().unwrap();
+                let report = validate(&linked).unwrap_or_else(|e| panic!("{e}\n{}", linked.source));
+                assert_eq!(report.entry_point, "matmul_lanes");
+                assert_eq!(report.workgroup_bytes, workgroup_bytes);
+            }
         }
     }
 }

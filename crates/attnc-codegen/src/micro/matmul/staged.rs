@@ -28,7 +28,7 @@ impl MatmulTile {
     pub fn workgroup_bytes(&self) -> u32 {
         let strides = self.stride(self.block_rows()) + self.stride(self.block_columns());
         match self.division {
-            Division::Rows | Division::Subgroup { .. } => 0,
+            Division::Rows | Division::Lanes { .. } | Division::Subgroup { .. } => 0,
             Division::Tiled(staged) => 16 * staged.steps * strides,
             Division::Matrix { staged, size, .. } => {
                 let matrices = staged.down * staged.across + 1;
