@@ -183,6 +183,7 @@ fn equal_layers_share_their_kernels() {
             "matmul_tiled.f32.32x32k16r4c1.bias_residual",
             "layer_norm_rows.f32",
             "matmul_tiled.f32.32x32k16r4c1.bias_gelu",
+            "matmul_lanes.f32.r4c2.bias_residual",
         ]
     );
     assert_eq!(lowered.plan.steps.len(), 18);

@@ -146,7 +146,7 @@ fn div_ceil(x: u32, y: u32) -> u32 {
 //
 // A butterfly: after step n each lane knows the result of 2^n neighbours. Conditions are constant.
 
-fn lanes_sum(x: f32, lane: u32) -> f32 {
+fn lanes_sum(x: lane_elem, lane: u32) -> lane_elem {
     var all = x;
     if WORKGROUP_SIZE > 1u { all += lane_xor(all, 1u, lane); }
     if WORKGROUP_SIZE > 2u { all += lane_xor(all, 2u, lane); }
