@@ -5,7 +5,7 @@
 //! the sum, one query, two, an odd number; no key, one, an odd number, several tiles; elements of 16 bits.
 
 use super::{Family, Fill, Lengths};
-use crate::forced::{self, PROFILES, by_each_shape};
+use crate::forced::{self, ANY_SUBGROUPS, NO_SUBGROUPS, PROFILES, by_each_shape};
 use crate::support::{Need, Outcome, ensure, gpu, trial};
 use attnc::codegen::choice::KernelShape;
 use attnc::ir::Graph;
@@ -34,6 +34,11 @@ pub(super) fn trials(all: &[Family]) -> Vec<Trial> {
     for family in families() {
         let sites = ["gpu"].into_iter().chain(PROFILES);
         trials.extend(sites.map(|site| on(family.clone(), site)));
+    }
+    for site in [NO_SUBGROUPS, ANY_SUBGROUPS] {
+        let family = decoding();
+        let name = format!("properties/{} on {site}", family.name);
+        trials.push(trial(name, &[Need::Gpu], move || family.check(site)));
     }
     let name = "properties/every shape that a profile can select is run";
     trials.push(trial(name, &[Need::Gpu], every_shape_is_run));
@@ -163,6 +168,12 @@ fn families() -> Vec<Family> {
         halves("packed heads in f16", "f16", 1.02 / 1024.0),
         halves("packed heads in bf16", "bf16", 1.02 / 128.0),
         product("a product of vectors", "f32[M, 20]", "f32[20, 12]", RTOL),
+        product(
+            "a product of long sums",
+            "f32[M, 300]",
+            "f32[300, 12]",
+            RTOL,
+        ),
         product("a product of any lengths", "f32[M, N]", "f32[N, M]", 5e-5),
         product(
             "a product in f16",
@@ -183,6 +194,22 @@ fn halves(name: &'static str, dtype: &str, rtol: f64) -> Family {
     Family {
         rtol,
         ..family(name, text.replace("f32", dtype), &[])
+    }
+}
+
+/// A product whose rows are few or many, in a model that decodes: GPUs have a kernel for either.
+fn decoding() -> Family {
+    let text = "graph @g(%x: f32[S, 512], %w: f32[512, 32], %k: f32[1, 2, P + S, 16], %v: f32[1, 2, P + S, 16]) {
+  %rows = matmul %x, %w
+  %heads = reshape %rows, shape = [1, S, 2, 16]
+  %q = transpose %heads, perm = [0, 2, 1, 3]
+  %o = attention %q, %k, %v, scale = 0.02
+  return %o
+}";
+    Family {
+        lengths: vec![("S", Lengths::Decoding), ("P", Lengths::To(40))],
+        cases: 24,
+        ..family("a product beside a cache", text.to_owned(), &[])
     }
 }
 

@@ -899,3 +899,38 @@ fn one_query_beside_a_cache_has_a_step_of_its_own_that_is_empty_for_more() {
         assert_ne!(rows[0], rows[1], "a tile of few rows, and one of many");
     }
 }
+
+#[test]
+fn few_rows_have_a_step_of_their_own_in_a_model_that_decodes() {
+    let mut g = Graph::new("decode");
+    let x = g.add_input("x", f32s(&["S", "512"]));
+    let w = weight(&mut g, "w", &[512, 256]);
+    let rows = g.apply(Op::MatMul, &[x, w]).unwrap();
+    g.add_output("rows", rows);
+    let kernels = |g: &Graph| -> Vec<String> {
+        let lowered = plan(g);
+        let families = lowered.plan.steps.iter().map(|step| {
+            let kernel = &lowered.plan.kernels[step.kernel.index()];
+            kernel.family().to_owned()
+        });
+        families.collect()
+    };
+    assert_eq!(kernels(&g), ["matmul_tiled"]);
+    let heads = g
+        .apply(Op::Reshape(dims(&["1", "S", "4", "64"])), &[rows])
+        .unwrap();
+    let q = g.apply(Op::Transpose(vec![0, 2, 1, 3]), &[heads]).unwrap();
+    let k = g.add_input("k", f32s(&["1", "4", "P + S", "64"]));
+    let v = g.add_input("v", f32s(&["1", "4", "P + S", "64"]));
+    let o = attend(&mut g, q, k, v, None);
+    g.add_output("o", o);
+    assert_eq!(kernels(&g)[..2], ["matmul_lanes", "matmul_tiled"]);
+    let lowered = plan(&g);
+    let groups = |step: usize, s: i64| {
+        let lengths = DimValues::from([("S", s), ("P", 100)]);
+        let launch = lowered.plan.steps[step].launch(&lengths, 65535).unwrap();
+        launch.workgroups.iter().product::<u32>()
+    };
+    assert!(groups(0, 4) > 0 && groups(1, 4) == 0);
+    assert!(groups(0, 5) == 0 && groups(1, 5) > 0);
+}
