@@ -4,6 +4,9 @@
 //! differs, and so does how many fit the registers, so the best of some counts is the peak. Bandwidth: a copy, once through buffers larger than any
 //! cache and once through 16 MiB, where a cache may help; the faster is the peak, as a roofline (Williams,
 //! Waterman, Patterson 2009) should be one that nothing beats.
+//!
+//! A machine that others use too does not always run as fast: [`Yardstick`] tells, between turns, at what part of
+//! the peak its arithmetic runs at that moment.
 
 use crate::device::wait;
 use attnc::HostDType;
@@ -190,24 +193,83 @@ fn best_rate(mut time: impl FnMut(u32) -> Result<f64, String>) -> Result<f64, St
     Ok(f64::from(amount) * 1e3 / best)
 }
 
-fn arithmetic(gpu: &Gpu, dtype: HostDType, chains: usize) -> Result<f64, String> {
-    let uniform = buffer(gpu, 16, wgpu::BufferUsages::UNIFORM);
-    let out = buffer(gpu, u64::from(THREADS) * 4, wgpu::BufferUsages::STORAGE);
-    let kernel = Kernel::new(gpu, multiply_add(dtype, chains), &[&uniform, &out]);
-    let per_round = f64::from(THREADS)
-        * 2.0
-        * body(chains) as f64
-        * if dtype == HostDType::F16 { 2.0 } else { 1.0 };
-    let rounds_a_second = best_rate(|rounds| {
+/// The loop of multiplications and additions.
+struct Arithmetic<'g> {
+    kernel: Kernel<'g>,
+    uniform: wgpu::Buffer,
+    /// Operations of all threads in a round.
+    per_round: f64,
+}
+
+impl<'g> Arithmetic<'g> {
+    fn new(gpu: &'g Gpu, dtype: HostDType, chains: usize) -> Self {
+        let uniform = buffer(gpu, 16, wgpu::BufferUsages::UNIFORM);
+        let out = buffer(gpu, u64::from(THREADS) * 4, wgpu::BufferUsages::STORAGE);
+        let kernel = Kernel::new(gpu, multiply_add(dtype, chains), &[&uniform, &out]);
+        let lanes = if dtype == HostDType::F16 { 2.0 } else { 1.0 };
+        Self {
+            kernel,
+            uniform,
+            per_round: f64::from(THREADS) * 2.0 * body(chains) as f64 * lanes,
+        }
+    }
+
+    /// Milliseconds of so many rounds.
+    fn time(&self, rounds: u32) -> Result<f64, String> {
         // Known to the kernel at run time only, so that nothing can be computed beforehand.
         let mut words = rounds.to_le_bytes().to_vec();
-        [0.999f32, 0.001, 0.0]
-            .iter()
-            .for_each(|x| words.extend(x.to_le_bytes()));
-        gpu.queue.write_buffer(&uniform, 0, &words);
-        kernel.time(THREADS / WORKGROUP, 1)
-    })?;
-    Ok(per_round * rounds_a_second)
+        let numbers = [0.999f32, 0.001, 0.0];
+        words.extend(numbers.iter().flat_map(|x| x.to_le_bytes()));
+        let queue = &self.kernel.gpu.queue;
+        queue.write_buffer(&self.uniform, 0, &words);
+        self.kernel.time(THREADS / WORKGROUP, 1)
+    }
+}
+
+fn arithmetic(gpu: &Gpu, dtype: HostDType, chains: usize) -> Result<f64, String> {
+    let arithmetic = Arithmetic::new(gpu, dtype, chains);
+    Ok(arithmetic.per_round * best_rate(|rounds| arithmetic.time(rounds))?)
+}
+
+/// How fast the adapter's arithmetic is at a moment.
+pub struct Yardstick<'g> {
+    arithmetic: Arithmetic<'g>,
+    rounds: u32,
+    peak: f64,
+}
+
+impl<'g> Yardstick<'g> {
+    /// The loop with the most operations a second, of some [`ENOUGH_MS`].
+    ///
+    /// # Errors
+    /// Trouble of the device, in words.
+    pub fn new(gpu: &'g Gpu, peaks: &Peaks) -> Result<Self, String> {
+        let mut best: Option<(f64, Arithmetic<'g>)> = None;
+        for chains in CHAINS {
+            let arithmetic = Arithmetic::new(gpu, HostDType::F32, chains);
+            let rate = arithmetic.per_round * best_rate(|rounds| arithmetic.time(rounds))?;
+            if best.as_ref().is_none_or(|(most, _)| rate > *most) {
+                best = Some((rate, arithmetic));
+            }
+        }
+        let (rate, arithmetic) = best.expect("some counts of chains");
+        let rounds = ENOUGH_MS * 1e-3 * rate / arithmetic.per_round;
+        Ok(Self {
+            rounds: rounds.ceil() as u32,
+            peak: peaks.flops_f32,
+            arithmetic,
+        })
+    }
+
+    /// The part of the peak that it reaches now.
+    ///
+    /// # Errors
+    /// Trouble of the device, in words.
+    pub fn pace(&self) -> Result<f64, String> {
+        let ms = self.arithmetic.time(self.rounds)?;
+        let done = f64::from(self.rounds) * self.arithmetic.per_round;
+        Ok(1e3 * done / ms / self.peak)
+    }
 }
 
 /// Multiplications and additions of a round: as many for each value.

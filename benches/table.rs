@@ -24,7 +24,7 @@ pub struct Row {
     pub gflops: Option<f64>,
     /// Bytes of K and V a nanosecond, for decode shapes.
     pub kv_gbs: Option<f64>,
-    /// The least time by the adapter's peaks over the time it took.
+    /// The least time by the adapter's peaks, at the pace it had between turns, over the time it took.
     pub share_of_peak: Option<f64>,
     /// What the least time is bound by.
     pub bound: Option<Bound>,
@@ -66,7 +66,7 @@ pub fn rows(
             kv_gbs: shape.kv_bytes().and_then(rate),
             share_of_peak: median_ms
                 .zip(least)
-                .map(|(ms, least): (f64, f64)| 1e3 * least / ms),
+                .map(|(ms, least): (f64, f64)| 1e3 * least / ms / outcome.median_pace()),
             bound,
             times_attnc: median_ms.zip(ours).map(|(ms, ours)| ms / ours),
             wrong: outcome.error.is_some_and(|error| error > shape.tolerance()),
@@ -207,6 +207,7 @@ mod tests {
             who: who.to_owned(),
             side,
             kernel: "k".to_owned(),
+            pace: Vec::new(),
             ms: vec![ms; 3],
             prepare_ms: 1.0,
             error: Some(if who == "burn" { 0.5 } else { 1e-7 }),
@@ -239,12 +240,21 @@ mod tests {
             outcome("attnc gpu", Side::Gpu, 4.0, 1),
             outcome("burn", Side::Gpu, 8.0, 1),
             outcome("torch cpu", Side::Cpu, 1.0, 1),
+            Outcome {
+                pace: vec![0.4, 0.5, 1.0],
+                ..outcome("disturbed", Side::Gpu, 4.0, 1)
+            },
         ];
         let rows = rows(&shape, outcomes, Some(&peaks), &[piece]);
         assert_eq!(rows[0].share_of_peak, Some(0.25));
         assert_eq!(rows[0].bound, Some(Bound::Bandwidth));
         assert_eq!((rows[1].times_attnc, rows[1].wrong), (Some(2.0), true));
         assert_eq!((rows[2].times_attnc, rows[2].share_of_peak), (None, None));
+        assert_eq!(
+            rows[3].share_of_peak,
+            Some(0.5),
+            "the adapter was at half its pace"
+        );
         let text = text(&rows);
         assert!(text.contains("25 %") && text.contains("WRONG"), "{text}");
     }

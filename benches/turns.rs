@@ -1,7 +1,8 @@
 //! Contestants take turns, so that what else the machine does meets all of them.
 //!
 //! A task is prepared by everyone first, which checks results too. Then come rounds: in each, everyone has a
-//! turn of a few runs, and the one who begins changes. What counts is the median over all rounds.
+//! turn of a few runs, and the one who begins changes. What counts is the median over all rounds. Before each turn
+//! the adapter's pace is taken, if there is an adapter: what share of the peak a contestant reached is told by that.
 
 use crate::contestant::{Contestant, Side};
 use crate::task::Task;
@@ -56,6 +57,8 @@ pub struct Outcome {
     pub kernel: String,
     /// Milliseconds of each run; empty where it cannot do this.
     pub ms: Vec<f64>,
+    /// The part of its arithmetic peak that the adapter reached before each turn; none where it was not asked.
+    pub pace: Vec<f64>,
     /// Milliseconds of compiling and the first run.
     pub prepare_ms: f64,
     /// The largest difference from the reference.
@@ -72,10 +75,28 @@ impl Outcome {
     pub fn median(&self) -> Option<f64> {
         (!self.ms.is_empty()).then(|| median(&self.ms))
     }
+
+    /// The median of the adapter's pace, 1 where it was not asked.
+    #[must_use]
+    pub fn median_pace(&self) -> f64 {
+        if self.pace.is_empty() {
+            1.0
+        } else {
+            median(&self.pace)
+        }
+    }
 }
 
 /// Measures everyone who does such work.
-pub fn measure(task: &Task, everyone: &mut [Box<dyn Contestant>], effort: Effort) -> Vec<Outcome> {
+///
+/// # Errors
+/// What `pace` says.
+pub fn measure(
+    task: &Task,
+    everyone: &mut [Box<dyn Contestant>],
+    effort: Effort,
+    pace: &dyn Fn() -> Result<Option<f64>, String>,
+) -> Result<Vec<Outcome>, String> {
     let those = everyone.iter_mut().filter(|one| one.does(&task.shape.work));
     let mut everyone: Vec<&mut Box<dyn Contestant>> = those.collect();
     let mut outcomes: Vec<_> = everyone
@@ -92,6 +113,7 @@ pub fn measure(task: &Task, everyone: &mut [Box<dyn Contestant>], effort: Effort
             }
             // Threads of whoever had the turn before may still spin.
             std::thread::sleep(Duration::from_millis(20));
+            outcome.pace.extend(pace()?);
             // A run that does not count, since others have used the caches.
             let measured = one.run(1, 1).and_then(|once| {
                 let Turn { runs, burst } =
@@ -104,7 +126,7 @@ pub fn measure(task: &Task, everyone: &mut [Box<dyn Contestant>], effort: Effort
             }
         }
     }
-    outcomes
+    Ok(outcomes)
 }
 
 fn prepare(task: &Task, one: &mut dyn Contestant) -> Outcome {
@@ -119,6 +141,7 @@ fn prepare(task: &Task, one: &mut dyn Contestant) -> Outcome {
         who: one.name().to_owned(),
         side: one.side(),
         ms: Vec::new(),
+        pace: Vec::new(),
         prepare_ms,
         error: ready.as_ref().map(|r| task.reference.error_of(&r.output)),
         memory: ready.as_ref().and_then(|r| r.memory),
@@ -211,8 +234,12 @@ mod tests {
             turn: Duration::from_millis(10),
             burst: 1,
         };
-        let outcomes = measure(&task, &mut everyone, effort);
+        let outcomes = measure(&task, &mut everyone, effort, &|| Ok(Some(0.5))).unwrap();
         assert_eq!(outcomes[0].ms.len(), 20);
+        assert_eq!(
+            (outcomes[0].pace.len(), outcomes[0].median_pace()),
+            (2, 0.5)
+        );
         assert!(outcomes[0].error.unwrap() < 1e-12);
         assert!((outcomes[1].error.unwrap() - 0.5).abs() < 1e-12);
         assert_eq!(

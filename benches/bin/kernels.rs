@@ -10,7 +10,7 @@
 
 use attnc::gpu::{AdapterChoice, Gpu};
 use attnc_benches::contestant::{AttncCpu, AttncGpu, Contestant, Peer, variants};
-use attnc_benches::peak::Peaks;
+use attnc_benches::peak::{Peaks, Yardstick};
 use attnc_benches::roofline::Piece;
 use attnc_benches::shape::Shape;
 use attnc_benches::shapes;
@@ -109,7 +109,15 @@ fn run(options: &Options) -> Result<bool, String> {
     let measure_peaks = || gpu.as_ref().map(|gpu| Peaks::measure(gpu, f16)).transpose();
     let before = measure_peaks()?;
     print_head(gpu.as_ref(), before.as_ref(), &everyone);
-    let measured = measure(options, &shapes, &mut everyone, before.as_ref(), start)?;
+    let yardstick = gpu.as_ref().zip(before.as_ref());
+    let yardstick = yardstick.map(|(gpu, peaks)| Yardstick::new(gpu, peaks));
+    let yardstick = yardstick.transpose()?;
+    let pace = || yardstick.as_ref().map(Yardstick::pace).transpose();
+    let mut turns = Turns {
+        everyone: &mut everyone,
+        pace: &pace,
+    };
+    let measured = measure(options, &shapes, &mut turns, before.as_ref(), start)?;
     let after = measure_peaks()?;
     let both = before.as_ref().zip(after.as_ref());
     let unrest = both.and_then(|(before, after)| before.unrest(after));
@@ -150,11 +158,17 @@ struct Measured<'a> {
     outcomes: Vec<Outcome>,
 }
 
+/// Who takes turns, and what tells the adapter's pace before each.
+struct Turns<'a> {
+    everyone: &'a mut [Box<dyn Contestant>],
+    pace: &'a dyn Fn() -> Result<Option<f64>, String>,
+}
+
 /// Measures one shape after the other, and prints its rows, by the peaks measured before, as soon as they are there.
 fn measure<'a>(
     options: &Options,
     shapes: &'a [Shape],
-    everyone: &mut [Box<dyn Contestant>],
+    turns: &mut Turns<'_>,
     peaks: Option<&Peaks>,
     start: Instant,
 ) -> Result<Vec<Measured<'a>>, String> {
@@ -188,7 +202,7 @@ fn measure<'a>(
             shape.title
         );
         let task = Task::new(shape).map_err(|e| e.to_string())?;
-        let outcomes = turns::measure(&task, everyone, effort);
+        let outcomes = turns::measure(&task, turns.everyone, effort, turns.pace)?;
         let pieces = task.pieces;
         print!(
             "{}",

@@ -79,10 +79,7 @@ fn attention_tiles_of_every_storage_and_function_are_valid() {
         for (sink, prob_mod) in [(false, false), (true, false), (false, true), (true, true)] {
             check(&SubgroupAttentionTile {
                 operands: stored,
-                result: match stored {
-                    Stored::F32Pairs => Stored::F32,
-                    other => other,
-                },
+                result: stored,
                 packs_heads: sink,
                 masked: prob_mod,
                 sink,
