@@ -33,6 +33,7 @@ macro_rules! shader_files {
 /// Every file, sorted by name.
 pub const CATALOGUE: &[ShaderFile] = shader_files![
     "kernels/block_mask",
+    "kernels/flash_attention_fwd_matrix",
     "kernels/flash_attention_fwd_rows",
     "kernels/flash_attention_fwd_subgroup",
     "kernels/flash_attention_fwd_tiled",
@@ -71,6 +72,8 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "lib/lanes_sum",
     "lib/matmul_shape",
     "lib/matmul_stage",
+    "lib/matrix_products",
+    "lib/matrix_slices",
     "lib/online_softmax",
     "lib/packed_bf16",
     "lib/packed_f16",

@@ -2,7 +2,7 @@
 
 import package::params::{WORKGROUP_SIZE, BLOCK_N};
 import package::micro::{V_VECTORS, IS_MASKED, Rows, RowIndex, load_q, load_k, load_v};
-import package::lib::quads::{LANES, is_odd};
+import package::lib::quads::{LANES, odd};
 import package::kernels::flash_attention_fwd_tiled::{shape};
 
 const QUADS: u32 = WORKGROUP_SIZE / LANES;
@@ -52,7 +52,7 @@ fn stage_v(head: u32, first_key: u32, invocation: u32) {
         let known = min(kv_idx, shape.kv_len - 1u);
         let x = load_v(head + known * shape.v_row_stride, n % V_VECTORS * 4u);
         right[n] = select(x, vec4<f32>(), kv_idx != known);
-        if IS_MASKED && is_odd(x) {
+        if IS_MASKED && any(odd(x)) {
             atomicOr(&facts, HAS_ODD);
         }
     }

@@ -38,7 +38,7 @@ fn counts(weight: vec4<f32>) -> vec4<bool> {
 
 const EXPONENT: u32 = 0x7f800000u;
 
-// Whether there is an infinity or NaN.
-fn is_odd(x: vec4<f32>) -> bool {
-    return any((bitcast<vec4<u32>>(x) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT));
+// Which are infinities or NaN.
+fn odd(x: vec4<f32>) -> vec4<bool> {
+    return (bitcast<vec4<u32>>(x) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT);
 }

@@ -9,6 +9,7 @@
 //! what would run then is tested elsewhere. [`by_each_shape`] goes through `KernelShape::ALL`: a new shape needs no
 //! test of its own to be held to all that is here.
 
+use crate::emulated::{Emulated, MATRICES};
 use crate::support::{Need, Outcome, trial};
 use attnc::backend::{Backend, Executable, GpuBackend};
 use attnc::codegen::choice::{Choices, Decision, KernelShape};
@@ -45,7 +46,7 @@ pub(crate) const PROFILES: [&str; 6] = [
 ];
 
 /// Why a graph is refused where a shape is forced.
-const NOT_FOR_IT: &str = "run what has no kernel of that shape";
+pub(crate) const NOT_FOR_IT: &str = "run what has no kernel of that shape";
 
 const IN_SHAPE: &str = " in shape ";
 
@@ -83,6 +84,9 @@ fn parts(site: &str) -> (&str, Option<KernelShape>) {
 
 /// The backend of a site of the GPU; `None` for the name of another.
 pub(crate) fn backend(site: &str, gpu: &Gpu) -> Option<Box<dyn Backend>> {
+    if site == MATRICES {
+        return Some(Box::new(Emulated::from(gpu.clone())));
+    }
     let (name, shape) = parts(site);
     let mut gpu = gpu.clone();
     gpu.profile = profile(name, &gpu.profile)?;
@@ -100,7 +104,7 @@ struct Forced {
 }
 
 /// Whether some problem got a kernel of the shape.
-fn occurs(shape: KernelShape, decisions: &[Decision]) -> bool {
+pub(crate) fn occurs(shape: KernelShape, decisions: &[Decision]) -> bool {
     let mut chosen = decisions.iter().map(|d| &d.candidates[d.chosen]);
     chosen.any(|candidate| candidate.shape == shape)
 }

@@ -18,6 +18,7 @@
 )]
 
 mod corpus;
+mod emulated;
 mod forced;
 mod models;
 mod properties;

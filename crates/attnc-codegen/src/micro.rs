@@ -25,18 +25,21 @@
 //! is in bounds if the kernel's uniform describes the bound buffers; or every reason why there is none.
 
 mod attention;
+mod attention_matrix;
 mod attention_subgroup;
 mod attention_tiled;
 mod lane_columns;
 mod matmul;
+mod quads;
 mod rows;
 
 pub(crate) use attention::MAX_HELD;
 pub use attention::{AttentionTile, Weights};
+pub use attention_matrix::MatrixAttentionTile;
 pub use attention_subgroup::SubgroupAttentionTile;
-pub(crate) use attention_tiled::LANES;
 pub use attention_tiled::TiledAttentionTile;
 pub use matmul::{Division, LeftLoad, MatmulTile, RightLoad, Staged};
+pub(crate) use quads::LANES;
 
 use crate::Stored;
 use std::collections::{BTreeMap, BTreeSet};

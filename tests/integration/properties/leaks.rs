@@ -7,7 +7,7 @@
 use super::families::{ADDED, BOOLEAN, CAUSAL, Heads, attention, filled};
 use super::{Family, Fill, Lengths, Random, sampled};
 use crate::forced::by_each_shape;
-use crate::support::{Outcome, agree, ensure, on_both, same_bits, session};
+use crate::support::{Need, Outcome, agree, ensure, on_both, same_bits, session, trial};
 use attnc::{HostTensor, Session, Tensors};
 use libtest_mimic::Trial;
 use proptest::prelude::*;
@@ -53,6 +53,31 @@ pub(super) fn trials() -> Vec<Trial> {
         move |b| leftovers(&small, b),
     ));
     trials
+}
+
+/// Keys that are masked, and keys that a rule hides, in f16 on one site.
+pub(super) fn of_halves(site: &'static str) -> Vec<Trial> {
+    let halves = |family: Family| Family {
+        text: family.text.replace("f32", "f16"),
+        cases: 6,
+        ..family
+    };
+    let boolean = halves(family(
+        attention(Heads::of(8), "%mask: bool[B, 1, 1, N]", BOOLEAN),
+        &[("mask", Fill::MaskWithDeadRows)],
+    ));
+    let causal = halves(several_tiles(CAUSAL));
+    let masked = trial(
+        format!("properties/garbage behind a boolean mask in f16 on {site}"),
+        &[Need::Gpu],
+        move || masked_keys(&boolean, [&GARBAGE, &GARBAGE], site),
+    );
+    let future = trial(
+        format!("properties/keys of the future in f16 on {site}"),
+        &[Need::Gpu],
+        move || hidden_keys(&causal, |q, kv, _| kv <= q, site),
+    );
+    vec![masked, future]
 }
 
 /// On both backends, and on the GPU in each kernel shape.

@@ -12,6 +12,7 @@ mod halves;
 mod kernels;
 mod leaks;
 mod masks;
+mod matrices;
 mod rows;
 mod shapes;
 
@@ -36,6 +37,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(fills::trials());
     trials.extend(halves::trials());
     trials.extend(leaks::trials());
+    trials.extend(matrices::trials());
     trials.extend(rows::trials());
     trials
 }

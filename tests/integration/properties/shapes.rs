@@ -67,7 +67,12 @@ fn family(name: &'static str, text: String, fills: &[(&'static str, Fill)]) -> F
 }
 
 /// An attention of some heads with functions of its own.
-fn attention(heads: [usize; 2], dims: [usize; 2], operands: &str, functions: &str) -> String {
+pub(super) fn attention(
+    heads: [usize; 2],
+    dims: [usize; 2],
+    operands: &str,
+    functions: &str,
+) -> String {
     let [queries, keys] = heads;
     let [dim, value_dim] = dims;
     let names: String = operands

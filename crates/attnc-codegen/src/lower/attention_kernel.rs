@@ -3,10 +3,11 @@
 //! Costs are instructions of a subgroup for one row and key ([`Costs`]): loads of K and V are shared by all rows of a
 //! tile, arithmetic is each row's own, and rows that a tile has beyond those there are cost as much as the others.
 
+use crate::Stored;
 use crate::choice::{Candidate, Costs, KernelShape, exchange_width, waste};
 use crate::micro::{
-    Access, AttentionTile, LANES, MAX_HELD, MicroError, SubgroupAttentionTile, TiledAttentionTile,
-    Weights,
+    Access, AttentionTile, LANES, MAX_HELD, MatrixAttentionTile, MicroError, SubgroupAttentionTile,
+    TiledAttentionTile, Weights,
 };
 use crate::params::{self, BLOCK};
 use attnc_plan::DeviceProfile;
@@ -29,6 +30,7 @@ pub(super) enum AttentionKernel {
     Rows(AttentionTile),
     Subgroup(SubgroupAttentionTile),
     Tiled(TiledAttentionTile),
+    Matrix(MatrixAttentionTile),
 }
 
 impl AttentionKernel {
@@ -41,6 +43,7 @@ impl AttentionKernel {
         let mut all = vec![rows(needs, &costs)];
         all.extend(subgroup(needs, profile, &costs));
         all.extend(tiled(needs, profile, &costs));
+        all.extend(matrix(needs, profile, &costs));
         all.sort_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost));
         all
     }
@@ -57,6 +60,7 @@ impl AttentionKernel {
             Self::Rows(tile) => tile.kernel(),
             Self::Subgroup(_) => SubgroupAttentionTile::KERNEL,
             Self::Tiled(_) => TiledAttentionTile::KERNEL,
+            Self::Matrix(_) => MatrixAttentionTile::KERNEL,
         }
     }
 
@@ -66,6 +70,7 @@ impl AttentionKernel {
             Self::Rows(tile) => tile.print(),
             Self::Subgroup(tile) => tile.print(),
             Self::Tiled(tile) => tile.print(),
+            Self::Matrix(tile) => tile.print(),
         }
     }
 
@@ -75,6 +80,7 @@ impl AttentionKernel {
             Self::Rows(_) => usual,
             Self::Subgroup(tile) => tile.width,
             Self::Tiled(tile) => tile.invocations(),
+            Self::Matrix(tile) => tile.invocations(),
         }
     }
 
@@ -84,6 +90,7 @@ impl AttentionKernel {
             Self::Rows(tile) => tile.rows * size,
             Self::Subgroup(tile) => tile.rows(),
             Self::Tiled(tile) => tile.rows(),
+            Self::Matrix(tile) => tile.rows(),
         }
     }
 
@@ -105,6 +112,14 @@ impl AttentionKernel {
                 "{} query rows by {} invocations, {BLOCK} keys at a time, {} B a lane; {} B of workgroup memory",
                 tile.rows(),
                 tile.invocations(),
+                4 * tile.held(),
+                tile.workgroup_bytes()
+            ),
+            Self::Matrix(tile) => format!(
+                "{} query rows by {} invocations, products by matrices of {}, {} B a lane; {} B of workgroup memory",
+                tile.rows(),
+                tile.invocations(),
+                tile.size,
                 4 * tile.held(),
                 tile.workgroup_bytes()
             ),
@@ -268,6 +283,60 @@ fn tiled_cost(tile: &TiledAttentionTile, q_len: Option<u32>, costs: &Costs) -> f
     let moves = of_scores + of_values + staging + waiting;
     let load = costs.load(tile.of.operands.words_of_four());
     let each = 2.0 * (qk + v) + moves * costs.staged + staging * load;
+    let idle = f64::from(costs.lanes) / f64::from(costs.lanes.min(tile.invocations()));
+    each * idle / f64::from(costs.lanes) * waste(tile.rows(), q_len)
+}
+
+/// The same by matrices, where the device has them and the operands are stored so; whole subgroups only.
+fn matrix(
+    needs: &AttentionNeeds,
+    profile: &DeviceProfile,
+    costs: &Costs,
+) -> Vec<(AttentionKernel, Candidate)> {
+    let (Some(subgroups), Some(size)) = (profile.features.subgroups, profile.matrix_size()) else {
+        return Vec::new();
+    };
+    let of = AttentionTile {
+        rows: 4,
+        ..needs.rows.clone()
+    };
+    if of.operands != Stored::F16 || of.weights != Weights::Probabilities {
+        return Vec::new();
+    }
+    let tiles = QUADS.map(|quads| MatrixAttentionTile {
+        quads,
+        size,
+        of: of.clone(),
+    });
+    let limits = &profile.limits;
+    let fits = |tile: &MatrixAttentionTile| {
+        tile.rows().is_multiple_of(2 * size)
+            && tile.invocations().is_multiple_of(subgroups.max)
+            && tile.workgroup_bytes() <= limits.workgroup_bytes
+            && tile.invocations() <= limits.invocations.min(limits.workgroup_size[0])
+            && tile.held() <= costs.registers
+    };
+    let candidate = |tile: MatrixAttentionTile| {
+        let candidate = Candidate {
+            shape: KernelShape::Matrix,
+            tile: format!("m{}n32{}", tile.rows(), dims(&tile.of)),
+            cost: matrix_cost(&tile, needs.q_len, costs),
+        };
+        (AttentionKernel::Matrix(tile), candidate)
+    };
+    tiles.into_iter().filter(fits).map(candidate).collect()
+}
+
+fn matrix_cost(tile: &MatrixAttentionTile, q_len: Option<u32>, costs: &Costs) -> f64 {
+    let (rows, keys) = (f64::from(tile.rows()), 32.0);
+    let columns = f64::from(tile.of.qk_dim + tile.of.v_dim) / 4.0;
+    // Elements of f16 go to workgroup memory one by one; scores go there and back twice, P once, sums of O once a slice.
+    let staging = 4.0 * columns / rows;
+    let scores = 5.0 + 2.0 * f64::from(tile.of.v_dim) / keys;
+    let barriers = 5.0 + 2.0 * f64::from(tile.of.v_dim.div_ceil(32));
+    let waiting = 8.0 * barriers * f64::from(tile.invocations()) / (rows * keys);
+    let load = columns / rows * costs.load(tile.of.operands.words_of_four());
+    let each = columns * costs.matrix + (staging + scores + waiting) * costs.staged + load;
     let idle = f64::from(costs.lanes) / f64::from(costs.lanes.min(tile.invocations()));
     each * idle / f64::from(costs.lanes) * waste(tile.rows(), q_len)
 }

@@ -11,12 +11,10 @@
 //! On entry: any numbers. On exit: a module whose blocks are straight-line code over slices in workgroup memory, in
 //! loops over a slice, or every reason why there is none.
 
-use super::rows::{RowFunctions, RowTypes};
-use super::{Access, AttentionTile, Checks, MAX_HELD, MicroError, Weights, imports, lines};
+use super::quads::{LANES, Quad};
+use super::{AttentionTile, Checks, MicroError, lines};
 use crate::params::BLOCK;
 
-/// Invocations that share four rows; `LANES` in `lib/quads`.
-pub(crate) const LANES: u32 = 8;
 /// Columns of Q and K, or keys of P and V, in workgroup memory at a time; `SLICE` in `lib/attention_slices`.
 const SLICE: u32 = 16;
 /// Keys of a tile of which an invocation has the scores.
@@ -51,18 +49,13 @@ impl TiledAttentionTile {
     #[must_use]
     pub fn workgroup_bytes(&self) -> u32 {
         let left = SLICE * (self.quads + 1);
-        let right = (BLOCK * (SLICE / 4 + 1)).max(SLICE * self.v_vectors());
+        let right = (BLOCK * (SLICE / 4 + 1)).max(SLICE * self.quad().v_padded() / 4);
         16 * (left + right) + 8
     }
 
     /// Vectors of four columns that an invocation has of each of its rows of O.
     pub(crate) fn chunks(&self) -> u32 {
-        self.of.v_dim.div_ceil(4 * LANES)
-    }
-
-    /// Vectors of a row of V in workgroup memory.
-    fn v_vectors(&self) -> u32 {
-        LANES * self.chunks()
+        self.quad().chunks()
     }
 
     /// Scores and elements of O in registers.
@@ -75,69 +68,33 @@ impl TiledAttentionTile {
     /// # Errors
     /// Rows or dims that it cannot have, or vector access to a dim that is no multiple of 4.
     pub fn print(&self) -> Result<String, MicroError> {
-        self.check()?;
+        let mut checks = Checks::default();
+        self.quad().check(self.quads, &mut checks);
+        checks.finish()?;
+        let qk_padded = self.of.qk_dim.next_multiple_of(SLICE);
         Ok([
             self.header(),
-            self.types(),
-            self.functions().print(),
-            self.loads(),
+            self.quad().types(),
+            self.quad().functions().print(),
+            self.quad().loads(qk_padded),
             scores(),
-            self.o_functions(),
+            self.quad().scale_and_store(),
+            self.add_pv("tile_add_pv", "", &|_, c| format!("x{c}")),
+            "// The same, where V has infinities or NaN: a row for which a key is masked takes nothing of it.\n".to_owned(),
+            self.add_pv(
+                "tile_add_pv_where",
+                "        let live = counts(p);\n",
+                &|r, c| format!("select(vec4<f32>(), x{c}, live[{r}])"),
+            ),
         ]
-        .concat())
+        .concat()
+        .trim_end()
+        .to_owned()
+            + "\n")
     }
 
-    fn check(&self) -> Result<(), MicroError> {
-        let mut checks = Checks::default();
-        checks.expect(self.of.rows == 4, || {
-            format!("rows: expected 4, found {}", self.of.rows)
-        });
-        checks.expect(self.quads > 0 && BLOCK.is_multiple_of(self.rows()), || {
-            format!(
-                "quads: expected a divisor of {}, found {}",
-                BLOCK / 4,
-                self.quads
-            )
-        });
-        checks.expect(self.of.qk_dim > 0, || {
-            "qk_dim: expected at least 1, found 0".to_owned()
-        });
-        checks.expect((1..=MAX_HELD).contains(&self.of.v_dim), || {
-            format!("v_dim: expected 1 to {MAX_HELD}, found {}", self.of.v_dim)
-        });
-        for (name, access, dim) in self.operands() {
-            checks.expect(access == Access::Scalar || dim.is_multiple_of(4), || {
-                format!("{name}: vector access needs columns in multiples of 4, found {dim}")
-            });
-        }
-        let words = self.of.o == Access::Scalar && self.of.result.is_packed();
-        checks.expect(!words, || {
-            "o: words of two elements are written by vectors only".to_owned()
-        });
-        let one_walk = !matches!(self.of.weights, Weights::AfterSum { .. });
-        checks.expect(one_walk, || {
-            "weights: expected none that need the sum of a row".to_owned()
-        });
-        checks.finish()
-    }
-
-    fn operands(&self) -> [(&'static str, Access, u32); 4] {
-        let AttentionTile { qk_dim, v_dim, .. } = self.of;
-        [
-            ("q", self.of.q, qk_dim),
-            ("k", self.of.k, qk_dim),
-            ("v", self.of.v, v_dim),
-            ("o", self.of.o, v_dim),
-        ]
-    }
-
-    fn functions(&self) -> RowFunctions {
-        RowFunctions {
-            rows: 4,
-            heads: false,
-            prob_mod: self.of.weights != Weights::Probabilities,
-            sink: self.of.sink,
-        }
+    fn quad(&self) -> Quad<'_> {
+        Quad(&self.of)
     }
 
     fn header(&self) -> String {
@@ -148,148 +105,31 @@ impl TiledAttentionTile {
 //
 // A vec4 named after keys has one number for each row of a quad; one named after rows and columns, four columns.
 
-import package::mods::{{{}}};
-import package::kernels::{}::{{shape, q, k, v, o}};
-import package::lib::quads::{{LANES, counts}};
+{}import package::lib::quads::{{LANES, counts}};
 import package::lib::attention_slices::{{left, right, SLICE, LEFT_LINE, K_LINE}};
-{}
-const QK_COLUMNS: u32 = {qk_dim}u;
-const V_COLUMNS: u32 = {v_dim}u;
-const V_VECTORS: u32 = {}u; // of a row in workgroup memory, zeros behind the last column
-const IS_MASKED: bool = {};
-const HAS_SINK: bool = {};
 
+const QK_COLUMNS: u32 = {qk_dim}u;
+const V_VECTORS: u32 = {}u; // of a row in workgroup memory, zeros behind the last column
+{}
 ",
             self.rows(),
-            self.functions().imports(),
-            Self::KERNEL,
-            imports(self.of.converters()),
-            self.v_vectors(),
-            self.of.masked,
-            self.of.sink,
-        )
-    }
-
-    fn types(&self) -> String {
-        let [q, k, v] = [self.of.q, self.of.k, self.of.v].map(|a| a.item(self.of.operands));
-        let o = self.of.o.item(self.of.result);
-        let scores = lines(KEYS, |n| format!("    k{n}: Rows,"));
-        let chunks = self.chunks();
-        let fields = lines(4 * chunks, |i| {
-            format!("    r{}c{}: vec4<f32>,", i / chunks, i % chunks)
-        });
-        format!(
-            "\
-{}alias q_item = {q};
-alias k_item = {k};
-alias v_item = {v};
-alias o_item = {o};
-
-// The scores of every LANES-th key.
-struct Scores {{
-{scores}}}
-
-// Every LANES-th vector of columns of O.
-struct OTile {{
-{fields}}}
-
-",
-            RowTypes(4)
-        )
-    }
-
-    /// `load_x(at, column)`: four columns of the row at `at`, zeros past the last.
-    fn loads(&self) -> String {
-        let [q, k, v, _] = self.operands();
-        let staged = [self.of.qk_dim.next_multiple_of(SLICE); 2];
-        let staged = [staged[0], staged[1], 4 * self.v_vectors()];
-        let print = |((name, access, dim), staged): ((&str, Access, u32), u32)| match access {
-            Access::Vec4 => {
-                let guard = match dim == staged {
-                    true => String::new(),
-                    false => {
-                        format!("    if column >= {dim}u {{\n        return vec4<f32>();\n    }}\n")
-                    }
-                };
-                let load = self.of.operands.load_vec4(name, "(at + column) / 4u");
-                format!(
-                    "fn load_{name}(at: u32, column: u32) -> vec4<f32> {{\n{guard}    return {load};\n}}\n\n"
-                )
-            }
-            Access::Scalar => {
-                let load = self.of.operands.load(name, "i");
-                let columns = lines(4, |i| {
-                    format!("        column_of_{name}(at, column + {i}u),")
-                });
-                format!(
-                    "\
-fn column_of_{name}(at: u32, column: u32) -> f32 {{
-    let i = at + min(column, {last}u) * shape.{name}_column_stride;
-    return select(0.0, {load}, column <= {last}u);
-}}
-
-fn load_{name}(at: u32, column: u32) -> vec4<f32> {{
-    return vec4<f32>(
-{columns}    );
-}}
-
-",
-                    last = dim - 1
-                )
-            }
-        };
-        [q, k, v].into_iter().zip(staged).map(print).collect()
-    }
-
-    fn o_functions(&self) -> String {
-        let chunks = self.chunks();
-        let fields =
-            |line: &dyn Fn(u32, u32) -> String| lines(4 * chunks, |i| line(i / chunks, i % chunks));
-        let scales = fields(&|r, c| format!("    (*out).r{r}c{c} *= factor[{r}];"));
-        let stores = lines(4, |r| {
-            let chunk = |c| {
-                let column = format!("4u * (lane + {}u)", c * LANES);
-                format!("        store_o(at, {column}, tile.r{r}c{c} * factor[{r}]);")
-            };
-            format!(
-                "    if row[{r}] < shape.q_len {{\n        let at = head + row[{r}] * shape.o_row_stride;\n{}    }}",
-                lines(chunks, chunk)
-            )
-        });
-        format!(
-            "\
-fn tile_scale(out: ptr<function, OTile>, factor: Rows) {{
-{scales}}}
-
-{}// The same, where V has infinities or NaN: a row for which a key is masked takes nothing of it.
-{}{}fn tile_store_o(head: u32, row: RowIndex, lane: u32, tile: OTile, factor: Rows) {{
-{stores}}}
-",
-            self.add_pv("tile_add_pv", "", &|_, c| format!("x{c}")),
-            self.add_pv(
-                "tile_add_pv_where",
-                "        let live = counts(p);\n",
-                &|r, c| format!("select(vec4<f32>(), x{c}, live[{r}])")
-            ),
-            self.store_function(),
+            self.quad().imports(Self::KERNEL),
+            self.quad().v_padded() / 4,
+            self.quad().constants(),
         )
     }
 
     /// `out += P V` over a slice of keys; `value` is what row `r` takes of V's columns `c`.
     fn add_pv(&self, name: &str, first: &str, value: &dyn Fn(u32, u32) -> String) -> String {
-        let chunks = self.chunks();
-        let loads = lines(chunks, |c| {
+        let loads = lines(self.chunks(), |c| {
             format!(
                 "        let x{c} = right[n * V_VECTORS + lane + {}u];",
                 c * LANES
             )
         });
-        let adds = lines(4 * chunks, |i| {
-            let (r, c) = (i / chunks, i % chunks);
-            format!(
-                "        (*out).r{r}c{c} = fma(vec4<f32>(p[{r}]), {}, (*out).r{r}c{c});",
-                value(r, c)
-            )
+        let adds = self.quad().fields(|r, c| {
+            let x = value(r, c);
+            format!("        (*out).r{r}c{c} = fma(vec4<f32>(p[{r}]), {x}, (*out).r{r}c{c});")
         });
         format!(
             "\
@@ -302,30 +142,11 @@ fn {name}(out: ptr<function, OTile>, quad: u32, lane: u32) {{
 "
         )
     }
-
-    /// `store_o(at, column, x)`: four columns of the row at `at`, except those past the last.
-    fn store_function(&self) -> String {
-        let store = match self.of.o {
-            Access::Vec4 => {
-                let item = self.of.result.vec4_of("x");
-                format!(
-                    "    if column < V_COLUMNS {{\n        o[(at + column) / 4u] = {item};\n    }}\n"
-                )
-            }
-            Access::Scalar => {
-                let item = self.of.result.item_of("x[i]");
-                format!(
-                    "    for (var i = 0u; i < 4u && column + i < V_COLUMNS; i++) {{\n        \
-                     o[at + (column + i) * shape.o_column_stride] = {item};\n    }}\n"
-                )
-            }
-        };
-        format!("fn store_o(at: u32, column: u32, x: vec4<f32>) {{\n{store}}}\n\n")
-    }
 }
 
-/// The product of slices of Q and K, and the order in which scores are looked at.
+/// The scores, the product of slices of Q and K, and the order in which scores are looked at.
 fn scores() -> String {
+    let fields = lines(KEYS, |n| format!("    k{n}: Rows,"));
     let loads = lines(4, |i| {
         format!("        let q{i} = left[(column + {i}u) * LEFT_LINE + quad];")
     });
@@ -336,6 +157,10 @@ fn scores() -> String {
     let turned = lines(KEYS - 1, |n| format!("        s.k{},", n + 1));
     format!(
         "\
+// The scores of every LANES-th key.
+struct Scores {{
+{fields}}}
+
 fn add_dots(sum: Rows, q0: Rows, q1: Rows, q2: Rows, q3: Rows, k: vec4<f32>) -> Rows {{
     return fma(q3, Rows(k.w), fma(q2, Rows(k.z), fma(q1, Rows(k.y), fma(q0, Rows(k.x), sum))));
 }}

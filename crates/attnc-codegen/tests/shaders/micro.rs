@@ -374,6 +374,7 @@ fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
     // A new kernel must come with a test that validates it.
     let tested = [
         "block_mask",
+        "flash_attention_fwd_matrix",
         "flash_attention_fwd_rows",
         "flash_attention_fwd_subgroup",
         "flash_attention_fwd_tiled",

@@ -1,10 +1,12 @@
-//! Attention tiles whose operands pass through workgroup memory: valid for every dim, storage and function, and of
-//! exactly the memory that they say.
+//! Attention tiles whose operands pass through workgroup memory, multiplied by blocks in registers or by matrices:
+//! valid for every dim, storage and function, and of exactly the memory that they say.
 
 use attnc_codegen::Stored;
-use attnc_codegen::link::{Linked, Linker};
-use attnc_codegen::micro::{Access, AttentionTile, TiledAttentionTile, Weights};
-use attnc_codegen::validate::validate;
+use attnc_codegen::link::Linker;
+use attnc_codegen::micro::{
+    Access, AttentionTile, MatrixAttentionTile, TiledAttentionTile, Weights,
+};
+use attnc_codegen::validate::{Report, validate};
 
 fn tile(quads: u32, dim: u32) -> TiledAttentionTile {
     TiledAttentionTile {
@@ -13,41 +15,70 @@ fn tile(quads: u32, dim: u32) -> TiledAttentionTile {
     }
 }
 
-fn linked(tile: &TiledAttentionTile) -> Linked {
+fn matrices(quads: u32, size: u32, dim: u32) -> MatrixAttentionTile {
+    MatrixAttentionTile {
+        quads,
+        size,
+        of: AttentionTile {
+            operands: Stored::F16,
+            ..AttentionTile::contiguous(4, dim)
+        },
+    }
+}
+
+#[track_caller]
+fn report(kernel: &str, invocations: u32, micro: &str, of: &AttentionTile) -> Report {
     let params = format!(
-        "const WORKGROUP_SIZE: u32 = {}u;\nconst BLOCK_M: u32 = 64u;\nconst BLOCK_N: u32 = 64u;\n",
-        tile.invocations()
+        "const WORKGROUP_SIZE: u32 = {invocations}u;\nconst BLOCK_M: u32 = 64u;\nconst BLOCK_N: u32 = 64u;\n"
     );
-    let mut linker = Linker::new(TiledAttentionTile::KERNEL)
+    let fill = "const HAS_FILL: bool = true;\nconst SETTLED_ABOVE: f32 = -1e9;\n";
+    let mut linker = Linker::new(kernel)
         .module("params", &params)
-        .module("micro", &tile.print().unwrap())
+        .module("micro", micro)
         .module_file("mods", "mods/score_softcap")
         .module_file("mods", "mods/mask_causal")
         .module_file("mods", "mods/blocks_causal")
-        .module(
-            "mods",
-            "const HAS_FILL: bool = true;\nconst SETTLED_ABOVE: f32 = -1e9;\n",
-        );
-    if tile.of.operands == Stored::F16 {
+        .module("mods", fill);
+    if of.operands == Stored::F16 {
         linker = linker.module("prelude", "enable f16;\n");
     }
-    if tile.of.sink {
+    if of.sink {
         linker = linker.module_file("mods", "mods/sink_of_head");
     }
-    if tile.of.weights == Weights::BeforeSum {
+    if of.weights == Weights::BeforeSum {
         linker = linker.module_file("mods", "mods/prob_squared");
     }
-    linker.link().unwrap()
+    let linked = linker.link().unwrap();
+    let report = validate(&linked).unwrap_or_else(|e| panic!("{of:?}: {e}\n{}", linked.source));
+    assert_eq!(report.entry_point, kernel);
+    assert_eq!(report.workgroup_size, [invocations, 1, 1]);
+    report
 }
 
 #[track_caller]
 fn check(tile: &TiledAttentionTile) {
-    let linked = linked(tile);
-    let report = validate(&linked).unwrap_or_else(|e| panic!("{tile:?}: {e}\n{}", linked.source));
-    assert_eq!(report.entry_point, TiledAttentionTile::KERNEL);
-    assert_eq!(report.workgroup_size, [tile.invocations(), 1, 1]);
+    let micro = tile.print().unwrap();
+    let report = report(
+        TiledAttentionTile::KERNEL,
+        tile.invocations(),
+        &micro,
+        &tile.of,
+    );
     assert_eq!(report.workgroup_bytes, tile.workgroup_bytes(), "{tile:?}");
-    assert!(!report.subgroups);
+    assert!(!report.subgroups && !report.matrices);
+}
+
+#[track_caller]
+fn check_matrices(tile: &MatrixAttentionTile) {
+    let micro = tile.print().unwrap();
+    let report = report(
+        MatrixAttentionTile::KERNEL,
+        tile.invocations(),
+        &micro,
+        &tile.of,
+    );
+    assert_eq!(report.workgroup_bytes, tile.workgroup_bytes(), "{tile:?}");
+    assert!(report.subgroups && report.matrices && report.f16);
 }
 
 #[test]
@@ -107,4 +138,31 @@ fn impossible_tiles_are_refused_with_every_reason() {
     tile.of.weights = Weights::AfterSum { skips_absent: true };
     // Rows, quads, two dims, vectors of V, words of O, and weights.
     assert_eq!(tile.print().unwrap_err().problems.len(), 7);
+}
+
+#[test]
+fn tiles_of_matrices_are_valid_and_know_their_memory() {
+    for dim in [1, 4, 15, 32, 64, 80, 128, 256] {
+        for (quads, size) in [(8, 16), (16, 16), (4, 8), (16, 8)] {
+            check_matrices(&matrices(quads, size, dim));
+        }
+    }
+    let mut tile = matrices(16, 16, 64);
+    (tile.of.sink, tile.of.masked) = (true, false);
+    tile.of.result = Stored::F16;
+    (tile.of.q, tile.of.k, tile.of.v) = (Access::Scalar, Access::Scalar, Access::Scalar);
+    check_matrices(&tile);
+    assert!(matrices(16, 16, 64).workgroup_bytes() <= 32 << 10);
+    assert!(matrices(8, 16, 128).workgroup_bytes() <= 32 << 10);
+}
+
+#[test]
+fn impossible_tiles_of_matrices_are_refused_with_every_reason() {
+    let mut tile = matrices(4, 16, 64);
+    tile.of.operands = Stored::F32;
+    tile.of.weights = Weights::BeforeSum;
+    // Half a pair of matrices, operands, and weights.
+    assert_eq!(tile.print().unwrap_err().problems.len(), 3);
+    tile.size = 4;
+    assert_eq!(tile.print().unwrap_err().problems.len(), 3);
 }
