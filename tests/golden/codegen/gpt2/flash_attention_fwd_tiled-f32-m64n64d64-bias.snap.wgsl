@@ -157,8 +157,8 @@ fn flash_attention_fwd_tiled(
 // A vec4 named after keys has one number for each row of a quad; one named after rows and columns, four columns.
 
 const QK_COLUMNS: u32 = 64u;
-const V_COLUMNS: u32 = 64u;
 const V_VECTORS: u32 = 16u; // of a row in workgroup memory, zeros behind the last column
+const V_COLUMNS: u32 = 64u;
 const IS_MASKED: bool = true;
 const HAS_SINK: bool = false;
 
@@ -169,18 +169,6 @@ alias q_item = vec4<f32>;
 alias k_item = vec4<f32>;
 alias v_item = vec4<f32>;
 alias o_item = vec4<f32>;
-
-// The scores of every LANES-th key.
-struct Scores {
-    k0: Rows,
-    k1: Rows,
-    k2: Rows,
-    k3: Rows,
-    k4: Rows,
-    k5: Rows,
-    k6: Rows,
-    k7: Rows,
-}
 
 // Every LANES-th vector of columns of O.
 struct OTile {
@@ -232,6 +220,18 @@ fn load_v(at: u32, column: u32) -> vec4<f32> {
     return v[(at + column) / 4u];
 }
 
+// The scores of every LANES-th key.
+struct Scores {
+    k0: Rows,
+    k1: Rows,
+    k2: Rows,
+    k3: Rows,
+    k4: Rows,
+    k5: Rows,
+    k6: Rows,
+    k7: Rows,
+}
+
 fn add_dots(sum: Rows, q0: Rows, q1: Rows, q2: Rows, q3: Rows, k: vec4<f32>) -> Rows {
     return fma(q3, Rows(k.w), fma(q2, Rows(k.z), fma(q1, Rows(k.y), fma(q0, Rows(k.x), sum))));
 }
@@ -279,6 +279,35 @@ fn tile_scale(out: ptr<function, OTile>, factor: Rows) {
     (*out).r3c1 *= factor[3];
 }
 
+fn store_o(at: u32, column: u32, x: vec4<f32>) {
+    if column < V_COLUMNS {
+        o[(at + column) / 4u] = x;
+    }
+}
+
+fn tile_store_o(head: u32, row: RowIndex, lane: u32, tile: OTile, factor: Rows) {
+    if row[0] < shape.q_len {
+        let at = head + row[0] * shape.o_row_stride;
+        store_o(at, 4u * (lane + 0u), tile.r0c0 * factor[0]);
+        store_o(at, 4u * (lane + 8u), tile.r0c1 * factor[0]);
+    }
+    if row[1] < shape.q_len {
+        let at = head + row[1] * shape.o_row_stride;
+        store_o(at, 4u * (lane + 0u), tile.r1c0 * factor[1]);
+        store_o(at, 4u * (lane + 8u), tile.r1c1 * factor[1]);
+    }
+    if row[2] < shape.q_len {
+        let at = head + row[2] * shape.o_row_stride;
+        store_o(at, 4u * (lane + 0u), tile.r2c0 * factor[2]);
+        store_o(at, 4u * (lane + 8u), tile.r2c1 * factor[2]);
+    }
+    if row[3] < shape.q_len {
+        let at = head + row[3] * shape.o_row_stride;
+        store_o(at, 4u * (lane + 0u), tile.r3c0 * factor[3]);
+        store_o(at, 4u * (lane + 8u), tile.r3c1 * factor[3]);
+    }
+}
+
 fn tile_add_pv(out: ptr<function, OTile>, quad: u32, lane: u32) {
     for (var n = 0u; n < SLICE; n++) {
         let p = left[n * LEFT_LINE + quad];
@@ -310,35 +339,6 @@ fn tile_add_pv_where(out: ptr<function, OTile>, quad: u32, lane: u32) {
         (*out).r2c1 = fma(vec4<f32>(p[2]), select(vec4<f32>(), x1, live[2]), (*out).r2c1);
         (*out).r3c0 = fma(vec4<f32>(p[3]), select(vec4<f32>(), x0, live[3]), (*out).r3c0);
         (*out).r3c1 = fma(vec4<f32>(p[3]), select(vec4<f32>(), x1, live[3]), (*out).r3c1);
-    }
-}
-
-fn store_o(at: u32, column: u32, x: vec4<f32>) {
-    if column < V_COLUMNS {
-        o[(at + column) / 4u] = x;
-    }
-}
-
-fn tile_store_o(head: u32, row: RowIndex, lane: u32, tile: OTile, factor: Rows) {
-    if row[0] < shape.q_len {
-        let at = head + row[0] * shape.o_row_stride;
-        store_o(at, 4u * (lane + 0u), tile.r0c0 * factor[0]);
-        store_o(at, 4u * (lane + 8u), tile.r0c1 * factor[0]);
-    }
-    if row[1] < shape.q_len {
-        let at = head + row[1] * shape.o_row_stride;
-        store_o(at, 4u * (lane + 0u), tile.r1c0 * factor[1]);
-        store_o(at, 4u * (lane + 8u), tile.r1c1 * factor[1]);
-    }
-    if row[2] < shape.q_len {
-        let at = head + row[2] * shape.o_row_stride;
-        store_o(at, 4u * (lane + 0u), tile.r2c0 * factor[2]);
-        store_o(at, 4u * (lane + 8u), tile.r2c1 * factor[2]);
-    }
-    if row[3] < shape.q_len {
-        let at = head + row[3] * shape.o_row_stride;
-        store_o(at, 4u * (lane + 0u), tile.r3c0 * factor[3]);
-        store_o(at, 4u * (lane + 8u), tile.r3c1 * factor[3]);
     }
 }
 
@@ -411,9 +411,9 @@ fn counts(weight: vec4<f32>) -> vec4<bool> {
 
 const EXPONENT: u32 = 0x7f800000u;
 
-// Whether there is an infinity or NaN.
-fn is_odd(x: vec4<f32>) -> bool {
-    return any((bitcast<vec4<u32>>(x) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT));
+// Which are infinities or NaN.
+fn odd(x: vec4<f32>) -> vec4<bool> {
+    return (bitcast<vec4<u32>>(x) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT);
 }
 
 // ---- lib/attention_slices.wgsl
@@ -467,7 +467,7 @@ fn stage_v(head: u32, first_key: u32, invocation: u32) {
         let known = min(kv_idx, shape.kv_len - 1u);
         let x = load_v(head + known * shape.v_row_stride, n % V_VECTORS * 4u);
         right[n] = select(x, vec4<f32>(), kv_idx != known);
-        if IS_MASKED && is_odd(x) {
+        if IS_MASKED && any(odd(x)) {
             atomicOr(&facts, HAS_ODD);
         }
     }

@@ -157,8 +157,8 @@ fn flash_attention_fwd_tiled(
 // A vec4 named after keys has one number for each row of a quad; one named after rows and columns, four columns.
 
 const QK_COLUMNS: u32 = 32u;
-const V_COLUMNS: u32 = 32u;
 const V_VECTORS: u32 = 8u; // of a row in workgroup memory, zeros behind the last column
+const V_COLUMNS: u32 = 32u;
 const IS_MASKED: bool = true;
 const HAS_SINK: bool = false;
 
@@ -169,18 +169,6 @@ alias q_item = vec4<f32>;
 alias k_item = vec4<f32>;
 alias v_item = vec4<f32>;
 alias o_item = vec4<f32>;
-
-// The scores of every LANES-th key.
-struct Scores {
-    k0: Rows,
-    k1: Rows,
-    k2: Rows,
-    k3: Rows,
-    k4: Rows,
-    k5: Rows,
-    k6: Rows,
-    k7: Rows,
-}
 
 // Every LANES-th vector of columns of O.
 struct OTile {
@@ -228,6 +216,18 @@ fn load_v(at: u32, column: u32) -> vec4<f32> {
     return v[(at + column) / 4u];
 }
 
+// The scores of every LANES-th key.
+struct Scores {
+    k0: Rows,
+    k1: Rows,
+    k2: Rows,
+    k3: Rows,
+    k4: Rows,
+    k5: Rows,
+    k6: Rows,
+    k7: Rows,
+}
+
 fn add_dots(sum: Rows, q0: Rows, q1: Rows, q2: Rows, q3: Rows, k: vec4<f32>) -> Rows {
     return fma(q3, Rows(k.w), fma(q2, Rows(k.z), fma(q1, Rows(k.y), fma(q0, Rows(k.x), sum))));
 }
@@ -271,30 +271,6 @@ fn tile_scale(out: ptr<function, OTile>, factor: Rows) {
     (*out).r3c0 *= factor[3];
 }
 
-fn tile_add_pv(out: ptr<function, OTile>, quad: u32, lane: u32) {
-    for (var n = 0u; n < SLICE; n++) {
-        let p = left[n * LEFT_LINE + quad];
-        let x0 = right[n * V_VECTORS + lane + 0u];
-        (*out).r0c0 = fma(vec4<f32>(p[0]), x0, (*out).r0c0);
-        (*out).r1c0 = fma(vec4<f32>(p[1]), x0, (*out).r1c0);
-        (*out).r2c0 = fma(vec4<f32>(p[2]), x0, (*out).r2c0);
-        (*out).r3c0 = fma(vec4<f32>(p[3]), x0, (*out).r3c0);
-    }
-}
-
-// The same, where V has infinities or NaN: a row for which a key is masked takes nothing of it.
-fn tile_add_pv_where(out: ptr<function, OTile>, quad: u32, lane: u32) {
-    for (var n = 0u; n < SLICE; n++) {
-        let p = left[n * LEFT_LINE + quad];
-        let live = counts(p);
-        let x0 = right[n * V_VECTORS + lane + 0u];
-        (*out).r0c0 = fma(vec4<f32>(p[0]), select(vec4<f32>(), x0, live[0]), (*out).r0c0);
-        (*out).r1c0 = fma(vec4<f32>(p[1]), select(vec4<f32>(), x0, live[1]), (*out).r1c0);
-        (*out).r2c0 = fma(vec4<f32>(p[2]), select(vec4<f32>(), x0, live[2]), (*out).r2c0);
-        (*out).r3c0 = fma(vec4<f32>(p[3]), select(vec4<f32>(), x0, live[3]), (*out).r3c0);
-    }
-}
-
 fn store_o(at: u32, column: u32, x: vec4<f32>) {
     if column < V_COLUMNS {
         o[(at + column) / 4u] = x;
@@ -317,6 +293,30 @@ fn tile_store_o(head: u32, row: RowIndex, lane: u32, tile: OTile, factor: Rows) 
     if row[3] < shape.q_len {
         let at = head + row[3] * shape.o_row_stride;
         store_o(at, 4u * (lane + 0u), tile.r3c0 * factor[3]);
+    }
+}
+
+fn tile_add_pv(out: ptr<function, OTile>, quad: u32, lane: u32) {
+    for (var n = 0u; n < SLICE; n++) {
+        let p = left[n * LEFT_LINE + quad];
+        let x0 = right[n * V_VECTORS + lane + 0u];
+        (*out).r0c0 = fma(vec4<f32>(p[0]), x0, (*out).r0c0);
+        (*out).r1c0 = fma(vec4<f32>(p[1]), x0, (*out).r1c0);
+        (*out).r2c0 = fma(vec4<f32>(p[2]), x0, (*out).r2c0);
+        (*out).r3c0 = fma(vec4<f32>(p[3]), x0, (*out).r3c0);
+    }
+}
+
+// The same, where V has infinities or NaN: a row for which a key is masked takes nothing of it.
+fn tile_add_pv_where(out: ptr<function, OTile>, quad: u32, lane: u32) {
+    for (var n = 0u; n < SLICE; n++) {
+        let p = left[n * LEFT_LINE + quad];
+        let live = counts(p);
+        let x0 = right[n * V_VECTORS + lane + 0u];
+        (*out).r0c0 = fma(vec4<f32>(p[0]), select(vec4<f32>(), x0, live[0]), (*out).r0c0);
+        (*out).r1c0 = fma(vec4<f32>(p[1]), select(vec4<f32>(), x0, live[1]), (*out).r1c0);
+        (*out).r2c0 = fma(vec4<f32>(p[2]), select(vec4<f32>(), x0, live[2]), (*out).r2c0);
+        (*out).r3c0 = fma(vec4<f32>(p[3]), select(vec4<f32>(), x0, live[3]), (*out).r3c0);
     }
 }
 
@@ -393,9 +393,9 @@ fn counts(weight: vec4<f32>) -> vec4<bool> {
 
 const EXPONENT: u32 = 0x7f800000u;
 
-// Whether there is an infinity or NaN.
-fn is_odd(x: vec4<f32>) -> bool {
-    return any((bitcast<vec4<u32>>(x) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT));
+// Which are infinities or NaN.
+fn odd(x: vec4<f32>) -> vec4<bool> {
+    return (bitcast<vec4<u32>>(x) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT);
 }
 
 // ---- lib/attention_slices.wgsl
@@ -449,7 +449,7 @@ fn stage_v(head: u32, first_key: u32, invocation: u32) {
         let known = min(kv_idx, shape.kv_len - 1u);
         let x = load_v(head + known * shape.v_row_stride, n % V_VECTORS * 4u);
         right[n] = select(x, vec4<f32>(), kv_idx != known);
-        if IS_MASKED && is_odd(x) {
+        if IS_MASKED && any(odd(x)) {
             atomicOr(&facts, HAS_ODD);
         }
     }
