@@ -36,7 +36,7 @@ pub struct SessionOptions {
     /// decide alone.
     pub choices: Choices,
     /// Whether the first run at some lengths measures those kernels on the device that were not measured before,
-    /// and takes the fastest, see [`tune`](crate::tune). It takes as long as some dozen runs and compilations, twice the
+    /// and takes the fastest, see [`tune`]. It takes as long as some dozen runs and compilations, twice the
     /// model's memory on the device while it lasts, and keeps the weights on the host. Backends that do not
     /// choose among kernels just run.
     pub tune: bool,
