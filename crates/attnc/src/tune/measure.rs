@@ -47,10 +47,15 @@ pub(super) fn measure(
     if decisions.is_empty() {
         return Ok(report);
     }
-    if base.time_steps(inputs)?.is_empty() {
+    let times = base.time_steps(inputs)?;
+    if times.is_empty() {
         return Err(no_timestamps(subject.backend));
     }
-    let those = decisions.iter().map(|d| sensible(&d.candidates));
+    let works = |d: &Decision| times.iter().any(|time| d.steps.contains(&time.step));
+    let those = decisions.iter().map(|d| match works(d) {
+        true => sensible(&d.candidates),
+        false => Vec::new(),
+    });
     let those: Vec<Vec<usize>> = those.collect();
     let turns = those.iter().map(Vec::len).max().unwrap_or(1);
     for turn in 1..turns {
