@@ -33,6 +33,7 @@ macro_rules! shader_files {
 /// Every file, sorted by name.
 pub const CATALOGUE: &[ShaderFile] = shader_files![
     "kernels/block_mask",
+    "kernels/flash_attention_combine",
     "kernels/flash_attention_fwd_matrix",
     "kernels/flash_attention_fwd_rows",
     "kernels/flash_attention_fwd_subgroup",
@@ -116,6 +117,8 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "store/packed_bf16_vectors",
     "store/packed_f16",
     "store/packed_f16_vectors",
+    "walk/part",
+    "walk/whole",
 ];
 
 /// The file called `name`, such as `kernels/matmul_rows`.

@@ -3,7 +3,8 @@
 // One invocation owns ROWS query rows of one (batch, head) in registers and walks the keys one at a
 // time; every invocation of a workgroup reads the same K and V row at the same time. It needs neither
 // workgroup memory nor subgroup operations. Tiles of BLOCK_M queries and BLOCK_N keys are skipped where no key
-// counts, and do without the mask where every key does.
+// counts, and do without the mask where every key does. The slot `walk` says which keys it walks, and what becomes of
+// its sums; where they are a part of the keys, each lane has a part of its own.
 //
 // Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). Tiles: Dong et
 // al. 2024, FlexAttention, arXiv:2412.05496, section 4. A sink is one more key, whose value is zero; it comes
@@ -15,8 +16,9 @@
 import package::params::{WORKGROUP_SIZE, BLOCK_M, BLOCK_N};
 import package::mods::{block_some, block_all, HAS_FILL, SETTLED_ABOVE};
 import package::micro::{ROWS, Rows, RowIndex, RowMask, OTile, q_item, k_item, v_item, o_item};
-import package::micro::{HAS_SINK, rows_from, rows_score_mod, rows_mask_mod, rows_prob_mod, rows_sink};
+import package::micro::{rows_from, rows_score_mod, rows_mask_mod, rows_prob_mod};
 import package::micro::{tile_load_q, tile_dot_k, tile_zero, tile_scale_add_v, tile_store_o};
+import package::walk::{ROW_LANES, row_unit, part_count, part_keys, part_rows, rows_end};
 import package::lib::online_softmax::{SCORE_MIN, NEG_INF_BITS};
 import package::lib::attention_shape::{Shape};
 import package::lib::balanced::{balanced};
@@ -34,11 +36,14 @@ fn flash_attention_fwd_rows(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let blocks = div_ceil(shape.q_len, ROWS * WORKGROUP_SIZE);
-    let index = linear_workgroup(group, groups);
+    let parts = part_count(shape.kv_len);
+    let blocks = div_ceil(shape.q_len, ROWS * ROW_LANES);
+    let unit = row_unit(linear_workgroup(group, groups), lane);
+    let part = unit % parts;
+    let index = unit / parts;
     let h = (index / blocks) % shape.heads;
     let b = index / (blocks * shape.heads);
-    let first_row = (balanced(index % blocks, blocks) * WORKGROUP_SIZE + lane) * ROWS;
+    let first_row = (balanced(index % blocks, blocks) * ROW_LANES + lane % ROW_LANES) * ROWS;
     if b >= shape.batch || first_row >= shape.q_len {
         return;
     }
@@ -48,7 +53,9 @@ fn flash_attention_fwd_rows(
     let q_idx = min(rows_from(first_row), RowIndex(shape.q_len - 1u));
     let kv_head = h / shape.heads_per_kv;
     let q_row = shape.q_offset + b * shape.q_batch_stride + h * shape.q_head_stride + q_idx * shape.q_row_stride;
-    let o_row = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
+    let o_first = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
+    let o_row = part_rows(o_first, part);
+    let keys = part_keys(part, shape.kv_len);
     let k_first = shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride;
     let v_first = shape.v_offset + b * shape.v_batch_stride + kv_head * shape.v_head_stride;
     let q_first = first_row / BLOCK_M * BLOCK_M;
@@ -63,8 +70,8 @@ fn flash_attention_fwd_rows(
         out = tile_zero();
         m = Rows(SCORE_MIN);
         l = Rows(0.0);
-        for (var kv_first = 0u; kv_first < shape.kv_len; kv_first += BLOCK_N) {
-            let kv_last = min(kv_first + BLOCK_N, shape.kv_len) - 1u;
+        for (var kv_first = keys.x; kv_first < keys.y; kv_first += BLOCK_N) {
+            let kv_last = min(kv_first + BLOCK_N, keys.y) - 1u;
             if skips && !block_some(b, h, q_first, q_last, kv_first, kv_last) {
                 continue;
             }
@@ -96,12 +103,7 @@ fn flash_attention_fwd_rows(
         skips = false;
     }
 
-    let sink = rows_sink(m, b, h, q_idx); // -inf is none
-    let has_sink = RowMask(HAS_SINK) & (bitcast<RowIndex>(sink) != RowIndex(NEG_INF_BITS));
-    let last_m = select(m, max(m, sink), has_sink);
-    let shrink = exp(m - last_m);
-    l = l * shrink + select(Rows(0.0), exp(sink - last_m), has_sink);
-
-    // A row without a live key has l = 0 and attends to nothing: its output is zero.
-    tile_store_o(o_row, rows, out, select(shrink / l, Rows(0.0), l == Rows(0.0)));
+    let own = rows_from(0u) < RowIndex(rows);
+    let factor = rows_end(o_row, own, m, l, m, b, h, q_idx);
+    tile_store_o(o_row, rows, out, factor);
 }

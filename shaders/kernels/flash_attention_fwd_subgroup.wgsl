@@ -3,7 +3,8 @@
 // A workgroup is one subgroup, or the first lanes of a wider one, and owns ROWS query rows of one batch and KV
 // head: of one head, or of all its heads where they have few rows each. Lanes own columns: each holds its columns
 // of Q and O for all rows, and loads its columns of K and V once for all rows. The softmax of a row is one lane's.
-// Tiles of BLOCK_M queries and BLOCK_N keys are skipped where no key counts.
+// Tiles of BLOCK_M queries and BLOCK_N keys are skipped where no key counts. The slot `walk` says which keys it walks,
+// and what becomes of its sums.
 //
 // Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). O is scaled only when
 // a score passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the
@@ -13,10 +14,11 @@
 
 import package::params::{WORKGROUP_SIZE, BLOCK_M, BLOCK_N};
 import package::mods::{block_some, block_all, HAS_FILL, SETTLED_ABOVE};
-import package::micro::{ROWS, PACKS_HEADS, IS_MASKED, HAS_SINK, Rows, RowIndex, RowMask, QTile, OTile, q_item, k_item, v_item, o_item};
-import package::micro::{row_numbers, rows_score_mod, rows_mask_mod, rows_prob_mod, rows_sink};
+import package::micro::{ROWS, GROUP, PACKS_HEADS, IS_MASKED, Rows, RowIndex, RowMask, QTile, OTile, q_item, k_item, v_item, o_item};
+import package::micro::{row_numbers, rows_score_mod, rows_mask_mod, rows_prob_mod};
 import package::micro::{tile_load_q, tile_dot_k, load_v, v_where, v_is_odd, lanes_or};
 import package::micro::{tile_zero, tile_scale, tile_add_v, tile_store_o};
+import package::walk::{part_count, part_keys, part_rows, rows_end};
 import package::lib::online_softmax::{SCORE_MIN, NEG_INF_BITS, HEADROOM};
 import package::lib::attention_shape::{Shape};
 import package::lib::balanced::{balanced};
@@ -70,7 +72,9 @@ fn flash_attention_fwd_subgroup(
     let row_count = heads * shape.q_len;
     let blocks = div_ceil(row_count, ROWS);
     let head_groups = shape.heads / heads;
-    let index = linear_workgroup(group, groups);
+    let parts = part_count(shape.kv_len);
+    let part = linear_workgroup(group, groups) % parts;
+    let index = linear_workgroup(group, groups) / parts;
     let b = index / (blocks * head_groups);
     if b >= shape.batch {
         return;
@@ -88,7 +92,9 @@ fn flash_attention_fwd_subgroup(
     let at = Place(b, h, q_idx, shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride);
     let v_first = shape.v_offset + b * shape.v_batch_stride + kv_head * shape.v_head_stride;
     let q_row = shape.q_offset + b * shape.q_batch_stride + h * shape.q_head_stride + q_idx * shape.q_row_stride;
-    let o_row = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
+    let o_first = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
+    let o_row = part_rows(o_first, part);
+    let keys = part_keys(part, shape.kv_len);
     let q_first = select(first_row / BLOCK_M * BLOCK_M, 0u, heads > 1u);
     let q_last = min(q_first + BLOCK_M, shape.q_len) - 1u;
 
@@ -103,8 +109,8 @@ fn flash_attention_fwd_subgroup(
         var l = Rows(0.0); // running sum of exp(score - m)
         var has_odd = false;
         out = tile_zero();
-        for (var kv_first = 0u; kv_first < shape.kv_len; kv_first += BLOCK_N) {
-            let kv_last = min(kv_first + BLOCK_N, shape.kv_len) - 1u;
+        for (var kv_first = keys.x; kv_first < keys.y; kv_first += BLOCK_N) {
+            let kv_last = min(kv_first + BLOCK_N, keys.y) - 1u;
             if skips && !block_some(b, first_head, q_first, q_last, kv_first, kv_last) {
                 continue;
             }
@@ -180,14 +186,8 @@ fn flash_attention_fwd_subgroup(
             skips = false;
             continue;
         }
-        let sink = rows_sink(row_max, b, h, q_idx); // -inf is none
-        let has_sink = RowMask(HAS_SINK) & (bitcast<RowIndex>(sink) != RowIndex(NEG_INF_BITS));
-        let last_m = select(m, max(row_max, sink), has_sink);
-        let shrink = exp(m - last_m);
-        l = l * shrink + select(Rows(0.0), exp(sink - last_m), has_sink);
-
-        // A row without a live key has l = 0 and attends to nothing: its output is zero.
-        let factor = select(shrink / l, Rows(0.0), l == Rows(0.0));
+        let own = counts & (number < RowIndex(rows)) & RowMask(lane < GROUP);
+        let factor = rows_end(o_row, own, m, l, row_max, b, h, q_idx);
         tile_store_o(o_row, lane, first, min(first + span, rows), out, factor);
         first += span;
     }

@@ -11,6 +11,7 @@ const ITEMS_PER_INVOCATION: u32 = 1u; // of a pointwise kernel
 const SUBGROUP_SIZE_MIN: u32 = 4u; // lanes that a subgroup has at least
 const BLOCK_M: u32 = 64u; // queries of a tile of attention that is skipped as a whole
 const BLOCK_N: u32 = 64u; // keys of such a tile
+const PART_KEYS: u32 = 128u; // keys of a part, where attention is walked in parts
 
 // Of linear_attention.
 const KEY_DIM: u32 = 4u; // columns of Q and K, rows of the state

@@ -9,6 +9,7 @@
 //! | `subgroup` | lanes own columns and exchange sums | narrow subgroups, where a load costs as much as much arithmetic |
 //! | `tiled` | a workgroup stages tiles of the operands in its memory; each invocation has a block of the result in registers | GPUs, when there is much to reuse |
 //! | `matrix` | the same by cooperative matrices: f16 in, sums in f32 | GPUs with matrix units, operands of f16 |
+//! | `split` | as `rows` or `subgroup`, but each has a part of what is summed up, and a second kernel joins the parts | few rows, much to sum up: decoding |
 //!
 //! Lowering lists the candidates of a problem with a cost each ([`Candidate`]), and takes the cheapest, or what
 //! [`Choices`] say: one shape forced everywhere, or the winners of measurements on the device itself. What it took,
@@ -41,16 +42,19 @@ pub enum KernelShape {
     Tiled,
     /// Products by cooperative matrices of f16 with sums in f32, on tiles in workgroup memory.
     Matrix,
+    /// What is summed up for a row is shared out too, and joined by a second kernel.
+    Split,
 }
 
 impl KernelShape {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Rows,
         Self::Lanes,
         Self::Subgroup,
         Self::Tiled,
         Self::Matrix,
+        Self::Split,
     ];
 
     /// The name in reports and on command lines.
@@ -62,6 +66,7 @@ impl KernelShape {
             Self::Subgroup => "subgroup",
             Self::Tiled => "tiled",
             Self::Matrix => "matrix",
+            Self::Split => "split",
         }
     }
 
@@ -108,11 +113,19 @@ pub struct Decision {
     pub chosen: usize,
     /// Why this one.
     pub why: Why,
-    /// The steps that compute problems of this kind.
+    /// The steps that compute problems of this kind, one each.
     pub steps: Vec<usize>,
+    /// The further steps that join what these leave in parts; of some candidates only.
+    pub joins: Vec<usize>,
 }
 
 impl Decision {
+    /// Whether a step of the plan is for such a problem.
+    #[must_use]
+    pub fn has_step(&self, step: usize) -> bool {
+        self.steps.contains(&step) || self.joins.contains(&step)
+    }
+
     /// What measurements of it are kept under, see [`Choices::tuned`].
     #[must_use]
     pub fn key(&self) -> String {
@@ -234,6 +247,10 @@ pub(crate) struct Costs {
     pub(crate) invocations: u32,
     /// Workgroups that it takes.
     pub(crate) workgroups: u32,
+    /// What a further dispatch takes, some 15 us on a CPU and 4 on a GPU.
+    pub(crate) dispatch: f64,
+    /// Workgroups that leave no core idle.
+    pub(crate) busy: f64,
 }
 
 /// Whether subgroups are the vector units of a CPU: at most 8 lanes, as no GPU has, and few workgroups at once.
@@ -284,6 +301,8 @@ impl Costs {
                 staged: 45.0 * f64::from(sizes.max),
                 invocations: 1,
                 workgroups: 1,
+                dispatch: 40_000.0,
+                busy: f64::from(profile.busy_workgroups),
             },
             sizes => Self {
                 lanes: sizes.map_or(32, |s| s.min),
@@ -297,6 +316,8 @@ impl Costs {
                 staged: 2.0,
                 invocations: 8192,
                 workgroups: 64,
+                dispatch: 6000.0,
+                busy: f64::from(profile.busy_workgroups),
             },
         }
     }

@@ -16,6 +16,7 @@
 //!     .module_file("mods", "mods/mask_causal")
 //!     .module_file("mods", "mods/blocks_causal")
 //!     .module_file("mods", "mods/fill_none")
+//!     .module_file("walk", tile.walk().unwrap())
 //!     .link()
 //!     .unwrap();
 //! assert!(attnc_codegen::validate::validate(&linked).is_ok());
@@ -26,6 +27,7 @@
 
 mod attention;
 mod attention_matrix;
+mod attention_part;
 mod attention_subgroup;
 mod attention_tiled;
 mod lane_columns;
@@ -36,6 +38,8 @@ mod rows;
 pub(crate) use attention::MAX_HELD;
 pub use attention::{AttentionTile, Weights};
 pub use attention_matrix::MatrixAttentionTile;
+pub use attention_part::CombineTile;
+pub(crate) use attention_part::STATE;
 pub use attention_subgroup::SubgroupAttentionTile;
 pub use attention_tiled::TiledAttentionTile;
 pub use matmul::{Division, LeftLoad, MatmulTile, RightLoad, Staged};

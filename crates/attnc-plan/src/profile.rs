@@ -95,6 +95,15 @@ pub struct DeviceProfile {
     pub limits: Limits,
     /// What it offers beyond core WebGPU.
     pub features: Features,
+    /// Workgroups of one subgroup that it takes to keep all of it busy; a dispatch of fewer leaves cores idle. Nothing
+    /// depends on it but which kernel is chosen.
+    #[serde(default = "usual_workgroups")]
+    pub busy_workgroups: u32,
+}
+
+/// What is assumed of a GPU of which nothing is known: 32 cores of 8 subgroups each.
+fn usual_workgroups() -> u32 {
+    256
 }
 
 const MIB: u64 = 1 << 20;
@@ -122,6 +131,7 @@ impl DeviceProfile {
             name: "webgpu".into(),
             limits,
             features: Features::default(),
+            busy_workgroups: usual_workgroups(),
         }
     }
 
@@ -139,6 +149,7 @@ impl DeviceProfile {
             name: "mobile".into(),
             limits,
             features: Features::default(),
+            busy_workgroups: 64,
         }
     }
 
@@ -163,6 +174,7 @@ impl DeviceProfile {
             name: "desktop".into(),
             limits,
             features,
+            busy_workgroups: 512,
         }
     }
 
@@ -179,12 +191,12 @@ impl DeviceProfile {
         let desktop = Self::desktop();
         let features = Features {
             cooperative_matrix: vec![shape],
-            ..desktop.features
+            ..desktop.features.clone()
         };
         Self {
             name: "matrix".into(),
-            limits: desktop.limits,
             features,
+            ..desktop
         }
     }
 

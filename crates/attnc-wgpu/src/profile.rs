@@ -47,6 +47,21 @@ fn profile(
             int64: features.contains(wgpu::Features::SHADER_INT64),
             cooperative_matrix: Vec::new(),
         },
+        busy_workgroups: busy_workgroups(info.device_type),
+    }
+}
+
+/// A software adapter has the cores of the machine. Of a GPU nothing says how many it has: 8 subgroups each of 8
+/// cores, where it is a part of a processor, and of 64, where it is a card.
+fn busy_workgroups(kind: wgpu::DeviceType) -> u32 {
+    match kind {
+        wgpu::DeviceType::Cpu => {
+            let cores = std::thread::available_parallelism();
+            cores.map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
+        }
+        wgpu::DeviceType::IntegratedGpu => 64,
+        wgpu::DeviceType::DiscreteGpu => 512,
+        _ => DeviceProfile::webgpu().busy_workgroups,
     }
 }
 

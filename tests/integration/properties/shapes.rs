@@ -5,7 +5,7 @@
 //! the sum, one query, two, an odd number; no key, one, an odd number, several tiles; elements of 16 bits.
 
 use super::{Family, Fill, Lengths};
-use crate::forced::{self, ANY_SUBGROUPS, NO_SUBGROUPS, PROFILES, by_each_shape};
+use crate::forced::{self, ANY_SUBGROUPS, NO_SUBGROUPS, PACKED, PROFILES, by_each_shape};
 use crate::support::{Need, Outcome, ensure, gpu, trial};
 use attnc::codegen::choice::KernelShape;
 use attnc::ir::Graph;
@@ -32,7 +32,13 @@ pub(super) fn trials(all: &[Family]) -> Vec<Trial> {
         })
         .collect();
     for family in families() {
+        // By words lie elements of 16 bits, and these are read alike whatever the subgroups.
+        let halves = family.text.contains("f16");
         let sites = ["gpu"].into_iter().chain(PROFILES);
+        let sites = sites.filter(|site| match *site {
+            "gpu" | NO_SUBGROUPS => true,
+            site => halves == (site == PACKED),
+        });
         trials.extend(sites.map(|site| on(family.clone(), site)));
     }
     for site in [NO_SUBGROUPS, ANY_SUBGROUPS] {

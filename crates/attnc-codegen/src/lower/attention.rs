@@ -1,10 +1,11 @@
 //! Fused attention: strides of Q, K, V and O, the kernel that computes it, and the functions between the products.
 
 use super::attention_kernel::{AttentionKernel, AttentionNeeds, dims};
+use super::attention_parts::FEW;
 use super::blocks::{Tiles, attention_tiles};
 use super::kernel::Dispatch;
 use super::pointwise::operations;
-use super::{Lowerer, constant, div_ceil, label, multiple_of_4};
+use super::{Lowerer, constant, label, multiple_of_4};
 use crate::Stored;
 use crate::micro::{Access, AttentionTile, MAX_HELD, Weights};
 use crate::mods::{Function, IndexSpace, Mods, NameTensor, Printed, Returns};
@@ -17,14 +18,14 @@ use attnc_plan::Uniform;
 use std::ops::Range;
 
 /// `[B, H, N, D]` in memory: offset, then strides.
-struct Window {
+pub(super) struct Window {
     offset: Dim,
     strides: Vec<Dim>,
-    access: Access,
+    pub(super) access: Access,
 }
 
 impl Window {
-    fn new(offset: Dim, strides: Vec<Dim>, columns: &Dim) -> Self {
+    pub(super) fn new(offset: Dim, strides: Vec<Dim>, columns: &Dim) -> Self {
         let vectors = strides[3].is(1)
             && multiple_of_4(columns)
             && multiple_of_4(&offset)
@@ -45,6 +46,11 @@ impl Window {
     fn by_eights(&self) -> bool {
         let outer = self.strides[..3].iter();
         self.strides[3].is(1) && outer.chain([&self.offset]).all(|s| multiple_of(s, 8))
+    }
+
+    /// What `Shape` has of it.
+    pub(super) fn words(&self) -> impl Iterator<Item = &Dim> {
+        [&self.offset].into_iter().chain(&self.strides)
     }
 
     /// The columns in a range alone.
@@ -101,8 +107,8 @@ impl Lowerer<'_> {
         steps.try_for_each(|problem| self.attention_step(value, attention, problem))
     }
 
-    /// One step; or two where a model with a cache may decode by a kernel whose tile has many rows: one for a single
-    /// query and one for more, of which the lengths of a run leave one empty.
+    /// One step; or two where a model with a cache may decode, and one query has better kernels than many: one for a
+    /// single query and one for more, of which the lengths of a run leave one empty.
     fn attention_step(
         &mut self,
         value: ValueId,
@@ -111,18 +117,18 @@ impl Lowerer<'_> {
     ) -> Result<(), Diagnostic> {
         let Sizes { q_len, kv_len, .. } = &problem.sizes;
         let any = self.attention_needs(value, &problem)?;
+        let single = AttentionNeeds {
+            q_len: Some(1),
+            ..any.clone()
+        };
         let decodes = any.q_len.is_none() && q_len != kv_len;
-        if !decodes || !AttentionKernel::cheapest_shares_rows(&any, &self.plan.profile) {
+        if !decodes || !AttentionKernel::decodes_otherwise(&any, &single, &self.plan.profile) {
             return self.attention_case(value, attention, &problem, &any, &Dim::one());
         }
         let none = Extents::none();
         let more = q_len.floor_div(&Dim::from(2), &none);
         let more = more.minimum(&Dim::one(), &none);
         let one = Dim::one() - more.clone();
-        let single = AttentionNeeds {
-            q_len: Some(1),
-            ..any.clone()
-        };
         self.attention_case(value, attention, &problem, &single, &one)?;
         self.attention_case(value, attention, &problem, &any, &more)
     }
@@ -144,6 +150,10 @@ impl Lowerer<'_> {
             },
             kv_by_eights: problem.windows[1..3].iter().all(Window::by_eights),
             q_len: constant(&problem.sizes.q_len),
+            kv_len: constant(&problem.sizes.kv_len),
+            heads: constant(&problem.sizes.heads)
+                .map(|heads| heads * constant(&problem.sizes.batch).unwrap_or(1)),
+            fills: tiles.settled_above.is_some(),
             heads_per_kv: match tiles.differs_along(1) {
                 true => 1,
                 false => constant(&problem.sizes.heads_per_kv).unwrap_or(1),
@@ -173,20 +183,27 @@ impl Lowerer<'_> {
             let message = format!("no register tile for this attention: {error}");
             Diagnostic::error("no-tile", message)
         })?;
-        let (mods, mod_files) =
-            self.attention_mods(value, attention, &tiles, problem, kernel.name())?;
+        let (mods, mod_files) = self.attention_mods(value, attention, &tiles, problem, &kernel)?;
+        let part_keys = kernel.part_keys();
+        let parts = part_keys.map(|keys| self.parts(value, problem, keys, when));
+        let (out, window) = match &parts {
+            Some((buffer, window)) => (*buffer, window),
+            None => (result, &problem.windows[3]),
+        };
         let mut operands = Vec::new();
         for n in 0..3 {
             operands.push(self.operand_buffer(value, n)?);
         }
-        operands.push(result);
+        operands.push(out);
         operands.extend(table);
         let size = kernel.workgroup_size(self.workgroup_size);
-        let blocks = div_ceil(&sizes.q_len, kernel.rows(size));
+        let params = params::print(&[], size) + &params::blocks();
+        let part = part_keys.map(|keys| [("PART_KEYS", "u32", format!("{keys}u"))]);
+        let part = part.map_or(String::new(), |part| params::constants(&part));
         let dispatch = Dispatch {
             kernel: kernel.name(),
             key: key(kernel.name(), &types, &chosen.tile, attention),
-            params: params::print(&[], size) + &params::blocks(),
+            params: params + &part,
             micro: Some(micro),
             combine: None,
             store: None,
@@ -194,12 +211,17 @@ impl Lowerer<'_> {
             mod_files,
             mods,
             tile: format!("{}; {}", kernel.describe(), chosen.why),
-            uniforms: problem.uniforms(attention.scale),
+            uniforms: problem.uniforms(attention.scale, window),
             operands,
-            workgroups: blocks * sizes.heads.clone() * sizes.batch.clone() * when.clone(),
+            workgroups: kernel.workgroups(sizes, size) * when.clone(),
             flops: problem.flops(attention) * when.clone(),
         };
-        self.dispatch(value, dispatch)
+        self.dispatch(value, dispatch)?;
+        if let (Some((buffer, _)), Some(keys)) = (parts, part_keys) {
+            self.also(&chosen);
+            self.join_parts(value, attention, problem, (buffer, keys), when)?;
+        }
+        Ok(())
     }
 
     /// The attention's functions and what they do on tiles, printed or the identity's file.
@@ -209,13 +231,42 @@ impl Lowerer<'_> {
         attention: &Attention,
         tiles: &Tiles,
         problem: &Problem,
-        kernel: &'static str,
+        kernel: &AttentionKernel,
     ) -> Result<(Printed, Vec<&'static str>), Diagnostic> {
+        let stored = |value| self.stored(value);
+        let mut mods = Mods::new(self.graph, &stored, kernel.name(), score_tensor);
+        let mut functions = vec!["score_mod", "mask_mod", "prob_mod"];
+        if kernel.part_keys().is_none() {
+            functions.push("sink"); // of a row, not of a part of it
+        }
+        self.attention_functions(value, attention, problem, &functions, &mut mods)?;
+        let identities = [
+            (attention.score_mod.is_none(), "mods/score_identity"),
+            (attention.mask_mod.is_none(), "mods/mask_none"),
+        ];
+        let files = identities.iter().filter(|(none, _)| *none).map(|(_, f)| *f);
+        let mut files: Vec<_> = files.chain(kernel.walk()).collect();
+        // Who walks twice looks at every key.
+        if !matches!(problem.tile.weights, Weights::AfterSum { .. }) {
+            mods.name_tensors(score_tensor);
+            self.block_mods(value, attention, tiles, &mut mods, &mut files)?;
+        }
+        Ok((mods.finish(), files))
+    }
+
+    /// Those of the attention's functions that are called so.
+    pub(super) fn attention_functions(
+        &self,
+        value: ValueId,
+        attention: &Attention,
+        problem: &Problem,
+        names: &[&str],
+        mods: &mut Mods<'_>,
+    ) -> Result<(), Diagnostic> {
         let operands = self.graph.node(value).operands();
         let (over_keys, over_rows) = problem.sizes.spaces();
-        let stored = |value| self.stored(value);
-        let mut mods = Mods::new(self.graph, &stored, kernel, score_tensor);
-        for (name, expr) in attention.functions() {
+        let functions = attention.functions();
+        for (name, expr) in functions.filter(|(name, _)| names.contains(name)) {
             let (names, space): (NameTensor, _) = match name {
                 "sink" => (|_, _, _| "logits", &over_rows),
                 "prob_mod" => (|_, _, _| "weights", &over_keys),
@@ -234,23 +285,12 @@ impl Lowerer<'_> {
                 operands,
             })?;
         }
-        let identities = [
-            (attention.score_mod.is_none(), "mods/score_identity"),
-            (attention.mask_mod.is_none(), "mods/mask_none"),
-        ];
-        let files = identities.iter().filter(|(none, _)| *none).map(|(_, f)| *f);
-        let mut files: Vec<_> = files.collect();
-        // Who walks twice looks at every key.
-        if !matches!(problem.tile.weights, Weights::AfterSum { .. }) {
-            mods.name_tensors(score_tensor);
-            self.block_mods(value, attention, tiles, &mut mods, &mut files)?;
-        }
-        Ok((mods.finish(), files))
+        Ok(())
     }
 }
 
 /// What a tensor is that scores and masks are made with.
-fn score_tensor(_: usize, dtype: DType, index: &[Dim]) -> &'static str {
+pub(super) fn score_tensor(_: usize, dtype: DType, index: &[Dim]) -> &'static str {
     match (dtype, index.len()) {
         (DType::Bool, _) => "mask",
         (DType::I32 | DType::U32, _) => "ids",
@@ -261,12 +301,12 @@ fn score_tensor(_: usize, dtype: DType, index: &[Dim]) -> &'static str {
 
 /// The lengths of the axes.
 #[derive(Clone)]
-struct Sizes {
-    batch: Dim,
-    heads: Dim,
+pub(super) struct Sizes {
+    pub(super) batch: Dim,
+    pub(super) heads: Dim,
     heads_per_kv: Dim,
-    q_len: Dim,
-    kv_len: Dim,
+    pub(super) q_len: Dim,
+    pub(super) kv_len: Dim,
 }
 
 impl Sizes {
@@ -284,11 +324,11 @@ impl Sizes {
 }
 
 /// Attention as the kernel sees it.
-struct Problem {
-    sizes: Sizes,
+pub(super) struct Problem {
+    pub(super) sizes: Sizes,
     /// Q, K, V, O.
-    windows: [Window; 4],
-    tile: AttentionTile,
+    pub(super) windows: [Window; 4],
+    pub(super) tile: AttentionTile,
 }
 
 impl Problem {
@@ -323,6 +363,7 @@ impl Problem {
             masked: attention.mask_mod.is_some() || attention.score_mod.is_some(),
             sink: attention.sink.is_some(),
             weights: weights(attention),
+            part: false,
         };
         let sizes = Sizes {
             batch: q_shape[0].clone(),
@@ -338,9 +379,11 @@ impl Problem {
         })
     }
 
-    /// What there is to choose a kernel for: `attention.f32.d64.causal, 128 queries, 4 heads a KV head`.
+    /// What there is to choose a kernel for: `attention.f32.d64.causal, 128 queries, 4 heads a KV head`. Of few
+    /// queries also what decides how much work there is at once: `8 heads, any keys`.
     fn text(&self, types: &str, attention: &Attention, rows: Option<u32>) -> String {
         let text = key("attention", types, &dims(&self.tile), attention);
+        let rows_are_many = rows.is_none_or(|n| n > FEW);
         let rows = match rows {
             Some(1) => "1 query".to_owned(),
             Some(n) => format!("{n} queries"),
@@ -351,11 +394,16 @@ impl Problem {
             Some(n) => format!(", {n} heads a KV head"),
             None => ", any heads a KV head".to_owned(),
         };
-        format!("{text}, {rows}{heads}")
+        if rows_are_many {
+            return format!("{text}, {rows}{heads}");
+        }
+        let number = |dim: &Dim| constant(dim).map_or("any".to_owned(), |n| n.to_string());
+        let [all, keys] = [&self.sizes.heads, &self.sizes.kv_len].map(number);
+        format!("{text}, {rows} of {all} heads{heads}, {keys} keys")
     }
 
-    /// The words of `Shape`, in order.
-    fn uniforms(&self, scale: f64) -> Vec<Uniform> {
+    /// The words of `Shape`, in order, where results go to `out`.
+    fn uniforms(&self, scale: f64, out: &Window) -> Vec<Uniform> {
         let Sizes {
             batch,
             heads,
@@ -367,9 +415,9 @@ impl Problem {
         let mut words: Vec<_> = sizes.map(|d| Uniform::U32(d.clone())).to_vec();
         #[expect(clippy::cast_possible_truncation, reason = "kernels compute in f32")]
         words.push(Uniform::F32(scale as f32));
-        for window in &self.windows {
-            let numbers = [&window.offset].into_iter().chain(&window.strides);
-            words.extend(numbers.cloned().map(Uniform::U32));
+        let [q, k, v, _] = &self.windows;
+        for window in [q, k, v, out] {
+            words.extend(window.words().cloned().map(Uniform::U32));
         }
         words
     }

@@ -3,6 +3,9 @@
 //! Costs are instructions of a subgroup for one row and key ([`Costs`]): loads of K and V are shared by all rows of a
 //! tile, arithmetic is each row's own, and rows that a tile has beyond those there are cost as much as the others.
 
+use super::attention::Sizes;
+use super::attention_parts::{FEW, idle, split};
+use super::div_ceil;
 use crate::Stored;
 use crate::choice::{Candidate, Costs, KernelShape, exchange_width, waste};
 use crate::micro::{
@@ -10,6 +13,7 @@ use crate::micro::{
     TiledAttentionTile, Weights,
 };
 use crate::params::{self, BLOCK};
+use attnc_ir::Dim;
 use attnc_plan::DeviceProfile;
 
 /// What the choice of a kernel depends on.
@@ -21,6 +25,12 @@ pub(super) struct AttentionNeeds {
     pub(super) kv_by_eights: bool,
     /// Rows of one head, if known.
     pub(super) q_len: Option<u32>,
+    /// Keys of one head, if known.
+    pub(super) kv_len: Option<u32>,
+    /// Query heads of the batch, or of one of it, if known.
+    pub(super) heads: Option<u32>,
+    /// Whether tiles are skipped by a finite fill, so that some rows are walked again.
+    pub(super) fills: bool,
     /// Heads that share K and V, and may share tiles.
     pub(super) heads_per_kv: u32,
 }
@@ -31,6 +41,8 @@ pub(super) enum AttentionKernel {
     Subgroup(SubgroupAttentionTile),
     Tiled(TiledAttentionTile),
     Matrix(MatrixAttentionTile),
+    /// One of these that walks so many of the keys at a time, and another kernel that joins the parts.
+    Split(Box<AttentionKernel>, u32),
 }
 
 impl AttentionKernel {
@@ -44,14 +56,28 @@ impl AttentionKernel {
         all.extend(subgroup(needs, profile, &costs));
         all.extend(tiled(needs, profile, &costs));
         all.extend(matrix(needs, profile, &costs));
+        if needs.q_len.is_some_and(|n| n <= FEW) {
+            let usual = params::workgroup_size(profile);
+            for (kernel, candidate) in &mut all {
+                let size = kernel.workgroup_size(usual);
+                candidate.cost *= idle(kernel.part_workgroups(needs, size, 1), &costs);
+            }
+        }
+        all.extend(split(needs, profile, &costs));
         all.sort_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost));
         all
     }
 
-    /// Whether the cheapest has rows in common for many invocations, so that a single query would waste most of it.
-    pub(super) fn cheapest_shares_rows(needs: &AttentionNeeds, profile: &DeviceProfile) -> bool {
-        let candidates = Self::candidates(needs, profile);
-        !matches!(candidates.first(), Some((Self::Rows(_), _)))
+    /// Whether a single query is better off with a kernel of its own: what is cheapest for many has rows in common for
+    /// many invocations, or the keys of one can be walked in parts.
+    pub(super) fn decodes_otherwise(
+        any: &AttentionNeeds,
+        single: &AttentionNeeds,
+        profile: &DeviceProfile,
+    ) -> bool {
+        let [many, one] = [any, single].map(|needs| Self::candidates(needs, profile));
+        let in_parts = one.iter().any(|(k, _)| k.part_keys().is_some());
+        in_parts || !matches!(many.first(), Some((Self::Rows(_), _)))
     }
 
     /// The file in `kernels/`.
@@ -61,6 +87,25 @@ impl AttentionKernel {
             Self::Subgroup(_) => SubgroupAttentionTile::KERNEL,
             Self::Tiled(_) => TiledAttentionTile::KERNEL,
             Self::Matrix(_) => MatrixAttentionTile::KERNEL,
+            Self::Split(of, _) => of.name(),
+        }
+    }
+
+    /// The file for the slot `walk`, where the kernel has one.
+    pub(super) fn walk(&self) -> Option<&'static str> {
+        match self {
+            Self::Rows(tile) => tile.walk(),
+            Self::Subgroup(tile) => Some(tile.walk()),
+            Self::Tiled(_) | Self::Matrix(_) => None,
+            Self::Split(of, _) => of.walk(),
+        }
+    }
+
+    /// Keys of a part, where they are walked in parts.
+    pub(super) fn part_keys(&self) -> Option<u32> {
+        match self {
+            Self::Split(_, keys) => Some(*keys),
+            _ => None,
         }
     }
 
@@ -71,6 +116,7 @@ impl AttentionKernel {
             Self::Subgroup(tile) => tile.print(),
             Self::Tiled(tile) => tile.print(),
             Self::Matrix(tile) => tile.print(),
+            Self::Split(of, _) => of.print(),
         }
     }
 
@@ -81,17 +127,56 @@ impl AttentionKernel {
             Self::Subgroup(tile) => tile.width,
             Self::Tiled(tile) => tile.invocations(),
             Self::Matrix(tile) => tile.invocations(),
+            Self::Split(of, _) => of.workgroup_size(usual),
         }
     }
 
-    /// Query rows of a workgroup of `size`.
-    pub(super) fn rows(&self, size: u32) -> u32 {
+    /// Query rows of a workgroup of `size`, or of a lane that has a part of the keys to itself.
+    fn rows(&self, size: u32) -> u32 {
         match self {
+            Self::Rows(tile) if tile.part => tile.rows,
             Self::Rows(tile) => tile.rows * size,
             Self::Subgroup(tile) => tile.rows(),
             Self::Tiled(tile) => tile.rows(),
             Self::Matrix(tile) => tile.rows(),
+            Self::Split(of, _) => of.rows(size),
         }
+    }
+
+    /// Parts of the keys that a workgroup of `size` has.
+    fn parts(&self, size: u32) -> u32 {
+        match self {
+            Self::Rows(tile) if tile.part => size,
+            Self::Split(of, _) => of.parts(size),
+            _ => 1,
+        }
+    }
+
+    /// Workgroups that compute it.
+    pub(super) fn workgroups(&self, sizes: &Sizes, size: u32) -> Dim {
+        let blocks = div_ceil(&sizes.q_len, self.rows(size));
+        let units = blocks * sizes.heads.clone() * sizes.batch.clone();
+        match self {
+            Self::Split(_, keys) => {
+                let parts = div_ceil(&sizes.kv_len, *keys);
+                div_ceil(&(units * parts), self.parts(size))
+            }
+            _ => units,
+        }
+    }
+
+    /// How many of them have work, where each row has so many parts.
+    pub(super) fn part_workgroups(&self, needs: &AttentionNeeds, size: u32, parts: u32) -> u32 {
+        let q_len = needs.q_len.unwrap_or(1);
+        let heads = needs.heads.unwrap_or(1);
+        let blocks = match self {
+            Self::Subgroup(tile) if tile.packs_heads && q_len < tile.rows() => {
+                let groups = heads.div_ceil(needs.heads_per_kv);
+                groups * (needs.heads_per_kv * q_len).div_ceil(tile.rows())
+            }
+            _ => heads * q_len.div_ceil(self.rows(size)),
+        };
+        (blocks * parts).div_ceil(self.parts(size))
     }
 
     /// The tile, for people.
@@ -123,11 +208,12 @@ impl AttentionKernel {
                 4 * tile.held(),
                 tile.workgroup_bytes()
             ),
+            Self::Split(of, keys) => format!("{keys} keys a part; {}", of.describe()),
         }
     }
 }
 
-fn rows(needs: &AttentionNeeds, costs: &Costs) -> (AttentionKernel, Candidate) {
+pub(super) fn rows(needs: &AttentionNeeds, costs: &Costs) -> (AttentionKernel, Candidate) {
     let tile = &needs.rows;
     let most = params::attention_rows(tile.qk_dim.max(tile.v_dim));
     let rows = needs.q_len.map_or(most, |n| n.clamp(1, most));
@@ -144,7 +230,8 @@ fn rows(needs: &AttentionNeeds, costs: &Costs) -> (AttentionKernel, Candidate) {
     let lanes = f64::from(costs.lanes);
     let each = loads / f64::from(rows) + 2.0 * qk + 3.0 * v;
     let spills = spills(tile.rows * tile.held_columns(), costs);
-    let cost = each * spills / lanes * waste(rows * costs.lanes, needs.q_len);
+    let in_step = if tile.part { 1 } else { costs.lanes };
+    let cost = each * spills / lanes * waste(rows * in_step, needs.q_len);
     let name = format!("r{rows}{}", dims(&tile));
     (
         AttentionKernel::Rows(tile),
@@ -175,7 +262,7 @@ pub(super) fn dims(tile: &AttentionTile) -> String {
 }
 
 /// The subgroup's tile, if everything is read by vectors and the device says how wide its subgroups are.
-fn subgroup(
+pub(super) fn subgroup(
     needs: &AttentionNeeds,
     profile: &DeviceProfile,
     costs: &Costs,
@@ -211,6 +298,7 @@ fn subgroup(
         masked: all.masked,
         sink: all.sink,
         prob_mod: all.weights != Weights::Probabilities,
+        part: all.part,
     };
     let rows = f64::from(tile.rows());
     let (qk, v) = (f64::from(chunks(all.qk_dim)), f64::from(chunks(all.v_dim)));

@@ -32,6 +32,7 @@
 
 mod attention;
 mod attention_kernel;
+mod attention_parts;
 mod blocks;
 mod in_place;
 mod kernel;
@@ -149,6 +150,7 @@ fn live(graph: &Graph) -> HashSet<ValueId> {
 struct Chosen {
     tile: String,
     why: &'static str,
+    decision: usize,
 }
 
 /// The state of one lowering.
@@ -241,22 +243,31 @@ impl<'g> Lowerer<'g> {
     fn choose<T>(&mut self, problem: String, candidates: Vec<(T, Candidate)>) -> (T, Chosen) {
         let (mut kernels, candidates): (Vec<T>, Vec<Candidate>) = candidates.into_iter().unzip();
         let (at, why) = self.choices.pick(&problem, &candidates);
+        let step = self.plan.steps.len();
+        let known = self.decisions.iter().position(|d| d.problem == problem);
         let chosen = Chosen {
             tile: candidates[at].tile.clone(),
             why: why.words(),
+            decision: known.unwrap_or(self.decisions.len()),
         };
-        let step = self.plan.steps.len();
-        match self.decisions.iter_mut().find(|d| d.problem == problem) {
-            Some(known) => known.steps.push(step),
+        match known {
+            Some(known) => self.decisions[known].steps.push(step),
             None => self.decisions.push(Decision {
                 problem,
                 candidates,
                 chosen: at,
                 why,
                 steps: vec![step],
+                joins: Vec::new(),
             }),
         }
         (kernels.swap_remove(at), chosen)
+    }
+
+    /// Counts the step that comes next to what was chosen.
+    fn also(&mut self, chosen: &Chosen) {
+        let step = self.plan.steps.len();
+        self.decisions[chosen.decision].joins.push(step);
     }
 
     /// How a buffer of the plan holds its elements.

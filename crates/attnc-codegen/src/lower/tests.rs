@@ -1,4 +1,5 @@
 use super::{Lowered, lower, storage_bindings_needed};
+use crate::choice::KernelShape;
 use attnc_ir::scalar::{ScalarBuilder, ScalarExpr};
 use attnc_ir::{
     Attention, BinaryOp, CompareOp, DType, Dim, Extents, Graph, Op, ReduceOp, Shape, TensorData,
@@ -879,25 +880,61 @@ fn one_query_beside_a_cache_has_a_step_of_its_own_that_is_empty_for_more() {
     let v = g.add_input("v", f32s(&["B", "2", "P + S", "64"]));
     let o = attend(&mut g, q, k, v, None);
     g.add_output("o", o);
-    let mut narrow = DeviceProfile::webgpu();
-    narrow.features.subgroups = Some(SubgroupSizes { min: 8, max: 8 });
-    for profile in [DeviceProfile::webgpu(), narrow] {
-        let lowered = lower(&g, &profile).unwrap();
-        lowered.plan.check().unwrap();
-        let steps = lowered.plan.steps.iter();
-        assert_eq!(steps.filter(|s| s.op == "attention").count(), 2);
-        let groups = |step: usize, s: i64| {
-            let lengths = DimValues::from([("B", 2), ("S", s), ("P", 100)]);
-            let launch = lowered.plan.steps[step].launch(&lengths, 65535).unwrap();
-            launch.workgroups.iter().product::<u32>()
-        };
-        assert!(groups(0, 1) > 0 && groups(1, 1) == 0);
-        assert!(groups(0, 2) == 0 && groups(1, 2) > 0);
-        assert!(groups(0, 77) == 0 && groups(1, 77) >= 8);
-        assert_eq!((groups(0, 0), groups(1, 0)), (0, 0), "no query, no work");
-        let rows: Vec<_> = names(&lowered);
-        assert_ne!(rows[0], rows[1], "a tile of few rows, and one of many");
-    }
+    let mut profile = DeviceProfile::webgpu();
+    profile.features.subgroups = Some(SubgroupSizes { min: 8, max: 8 });
+    profile.busy_workgroups = 2;
+    let lowered = lower(&g, &profile).unwrap();
+    lowered.plan.check().unwrap();
+    let steps = lowered.plan.steps.iter();
+    assert_eq!(steps.filter(|s| s.op == "attention").count(), 2);
+    let groups = |step: usize, s: i64| {
+        let lengths = DimValues::from([("B", 2), ("S", s), ("P", 100)]);
+        let launch = lowered.plan.steps[step].launch(&lengths, 65535).unwrap();
+        launch.workgroups.iter().product::<u32>()
+    };
+    assert!(groups(0, 1) > 0 && groups(1, 1) == 0);
+    assert!(groups(0, 2) == 0 && groups(1, 2) > 0);
+    assert!(groups(0, 77) == 0 && groups(1, 77) >= 8);
+    assert_eq!((groups(0, 0), groups(1, 0)), (0, 0), "no query, no work");
+    let rows: Vec<_> = names(&lowered);
+    assert_ne!(rows[0], rows[1], "a tile of one row, and one of several");
+}
+
+#[test]
+fn one_query_is_split_over_keys_where_there_are_fewer_heads_than_cores() {
+    let mut g = Graph::new("decode");
+    let q = g.add_input("q", f32s(&["B", "4", "S", "64"]));
+    let k = g.add_input("k", f32s(&["B", "2", "P + S", "64"]));
+    let v = g.add_input("v", f32s(&["B", "2", "P + S", "64"]));
+    let o = attend(&mut g, q, k, v, None);
+    g.add_output("o", o);
+    let lowered = plan(&g);
+    lowered.plan.check().unwrap();
+    let ops: Vec<_> = lowered.plan.steps.iter().map(|s| s.op.as_str()).collect();
+    assert_eq!(ops[..3], ["attention", "attention_combine", "attention"]);
+    let [single, more] = lowered.decisions.as_slice() else {
+        panic!("{:?}", lowered.decisions);
+    };
+    assert_eq!(single.candidates[single.chosen].shape, KernelShape::Split);
+    assert_eq!((&single.steps, &single.joins), (&vec![0], &vec![1]));
+    assert_eq!((&more.steps, &more.joins), (&vec![2], &vec![]));
+    let parts = lowered
+        .plan
+        .temps()
+        .find(|(_, b)| b.name.ends_with(".parts"));
+    let parts = parts.unwrap().1;
+    // As many parts as the keys of the run need, and none in a run of more queries.
+    let rows = |s: i64, p: i64| {
+        let lengths = DimValues::from([("B", 3), ("S", s), ("P", p)]);
+        parts
+            .shape
+            .iter()
+            .map(|d| lengths.eval(d).unwrap())
+            .product::<i64>()
+            / (3 * 4 * 68)
+    };
+    assert_eq!((rows(1, 63), rows(1, 64), rows(1, 1000)), (1, 2, 16));
+    assert_eq!(rows(2, 1000), 0);
 }
 
 #[test]

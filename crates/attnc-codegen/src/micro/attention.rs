@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::attention_part::{state_functions, walk};
 use super::rows::{RowFunctions, RowTypes};
 use super::{Access, Checks, Converter, MicroError, imports, lines};
 use crate::Stored;
@@ -38,6 +39,8 @@ pub struct AttentionTile {
     pub sink: bool,
     /// Whether `mods` has a `prob_mod`, and when it may be applied.
     pub weights: Weights,
+    /// Whether invocations walk a part of the keys: O is then where parts are kept, f32 by vectors.
+    pub part: bool,
 }
 
 /// What stands between a probability and the weight of its value.
@@ -76,6 +79,7 @@ impl AttentionTile {
             masked: true,
             sink: false,
             weights: Weights::Probabilities,
+            part: false,
         }
     }
 
@@ -85,6 +89,15 @@ impl AttentionTile {
         match self.weights {
             Weights::AfterSum { .. } => "flash_attention_fwd_two_walks",
             _ => "flash_attention_fwd_rows",
+        }
+    }
+
+    /// The file for the slot `walk`, where the kernel has one.
+    #[must_use]
+    pub fn walk(&self) -> Option<&'static str> {
+        match self.weights {
+            Weights::AfterSum { .. } => None,
+            _ => Some(walk(self.part)),
         }
     }
 
@@ -103,7 +116,8 @@ impl AttentionTile {
         ]
         .concat()
             + &self.v_functions()
-            + &self.o_functions())
+            + &self.o_functions()
+            + &self.state_functions())
     }
 
     fn check(&self) -> Result<(), MicroError> {
@@ -129,7 +143,19 @@ impl AttentionTile {
         checks.expect(self.o == Access::Vec4 || !self.result.is_packed(), || {
             "o: words of two elements are written by vectors only".to_owned()
         });
+        let as_parts = self.o == Access::Vec4 && self.result == Stored::F32;
+        let joined = !matches!(self.weights, Weights::AfterSum { .. });
+        checks.expect(!self.part || (as_parts && joined), || {
+            "part: needs O of f32 by vectors, and weights that are known before the sum".to_owned()
+        });
         checks.finish()
+    }
+
+    fn state_functions(&self) -> String {
+        match self.part {
+            true => state_functions(RowTypes(self.rows), self.v_dim),
+            false => String::new(),
+        }
     }
 
     fn header(&self) -> String {
@@ -432,23 +458,8 @@ fn tile_scale_add_v(out: ptr<function, OTile>, shrink: Rows, p: Rows, live: RowM
         let mut text = String::new();
         for tail in load_kinds(self.o, self.v_dim) {
             let width = if tail.is_empty() { 4 } else { self.v_dim % 4 };
-            let stores = match self.o {
-                Access::Vec4 => {
-                    format!(
-                        "    o[(at + column) / 4u] = {};\n",
-                        self.result.vec4_of("x")
-                    )
-                }
-                Access::Scalar => lines(width, |i| {
-                    let component = ["x.x", "x.y", "x.z", "x.w"][i as usize];
-                    let item = self.result.item_of(component);
-                    format!("    o[at + (column + {i}u) * shape.o_column_stride] = {item};")
-                }),
-            };
-            let _ = write!(
-                text,
-                "fn store_o{tail}(at: u32, column: u32, x: vec4<f32>) {{\n{stores}}}\n\n"
-            );
+            let name = format!("store_o{tail}");
+            text.push_str(&store_function(&name, self.o, self.result, width));
         }
         let factor = self.row("factor", 0).replace("[0]", "[r]");
         let stores = lines(chunks(self.v_dim), |c| {
@@ -463,6 +474,21 @@ fn tile_scale_add_v(out: ptr<function, OTile>, shrink: Rows, p: Rows, live: RowM
             self.row_loop(&stores)
         )
     }
+}
+
+/// A function that stores the first `width` of four columns of the row of O at `at`.
+pub(super) fn store_function(name: &str, access: Access, stored: Stored, width: u32) -> String {
+    let stores = match access {
+        Access::Vec4 => {
+            format!("    o[(at + column) / 4u] = {};\n", stored.vec4_of("x"))
+        }
+        Access::Scalar => lines(width, |i| {
+            let component = ["x.x", "x.y", "x.z", "x.w"][i as usize];
+            let item = stored.item_of(component);
+            format!("    o[at + (column + {i}u) * shape.o_column_stride] = {item};")
+        }),
+    };
+    format!("fn {name}(at: u32, column: u32, x: vec4<f32>) {{\n{stores}}}\n\n")
 }
 
 fn chunks(dim: u32) -> u32 {

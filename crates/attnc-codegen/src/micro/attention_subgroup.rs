@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::attention_part::{state_functions, walk};
 use super::lane_columns::LaneColumns;
 use super::rows::{RowFunctions, RowTypes};
 use super::{Access, Checks, Converter, MicroError, imports, lines};
@@ -34,11 +35,19 @@ pub struct SubgroupAttentionTile {
     pub sink: bool,
     /// Whether `mods` has a `prob_mod`, which lets factors pass.
     pub prob_mod: bool,
+    /// Whether workgroups walk a part of the keys: O is then where parts are kept, f32.
+    pub part: bool,
 }
 
 impl SubgroupAttentionTile {
     /// The kernel that the tile is for.
     pub const KERNEL: &'static str = "flash_attention_fwd_subgroup";
+
+    /// The file for the slot `walk`.
+    #[must_use]
+    pub fn walk(&self) -> &'static str {
+        walk(self.part)
+    }
 
     /// Query rows of a workgroup.
     #[must_use]
@@ -83,6 +92,7 @@ impl SubgroupAttentionTile {
             self.k_functions(),
             self.v_functions(),
             self.o_functions(),
+            self.state_functions(),
         ]
         .concat())
     }
@@ -111,7 +121,17 @@ impl SubgroupAttentionTile {
                 format!("eights: expected f32 by pairs that lanes have equally much of, found {} and {dim} columns", self.operands)
             });
         }
+        checks.expect(!self.part || self.result == Stored::F32, || {
+            format!("part: expected O of f32, found {}", self.result)
+        });
         checks.finish()
+    }
+
+    fn state_functions(&self) -> String {
+        match self.part {
+            true => format!("\n{}", state_functions(RowTypes(self.groups), self.v_dim)),
+            false => String::new(),
+        }
     }
 
     fn header(&self) -> String {
@@ -130,6 +150,7 @@ import package::mods::{{{}}};
 import package::kernels::{}::{{shape, q, k, v, o}};
 {sums}{}
 const ROWS: u32 = {}u;
+const GROUP: u32 = {}u;
 const PACKS_HEADS: bool = {};
 const IS_MASKED: bool = {};
 const HAS_SINK: bool = {};
@@ -144,6 +165,7 @@ const HAS_SINK: bool = {};
             Self::KERNEL,
             imports(self.converters()),
             self.rows(),
+            self.group,
             self.packs_heads,
             self.masked,
             self.sink,

@@ -92,19 +92,21 @@ impl RowFunctions {
         };
         format!(
             "\
-fn rows_score_mod(score: Rows, b: u32, h: {head}, q_idx: RowIndex, kv_idx: u32) -> Rows {{
+alias HeadIndex = {head};
+
+fn rows_score_mod(score: Rows, b: u32, h: HeadIndex, q_idx: RowIndex, kv_idx: u32) -> Rows {{
     return {};
 }}
 
-fn rows_mask_mod(b: u32, h: {head}, q_idx: RowIndex, kv_idx: u32) -> RowMask {{
+fn rows_mask_mod(b: u32, h: HeadIndex, q_idx: RowIndex, kv_idx: u32) -> RowMask {{
     return {mask};
 }}
 
-fn rows_prob_mod(p: Rows, b: u32, h: {head}, q_idx: RowIndex, kv_idx: u32) -> Rows {{
+fn rows_prob_mod(p: Rows, b: u32, h: HeadIndex, q_idx: RowIndex, kv_idx: u32) -> Rows {{
     return {prob};
 }}
 
-fn rows_sink(m: Rows, b: u32, h: {head}, q_idx: RowIndex) -> Rows {{
+fn rows_sink(m: Rows, b: u32, h: HeadIndex, q_idx: RowIndex) -> Rows {{
     return {sink};
 }}
 

@@ -3,6 +3,7 @@
 mod link;
 mod lint;
 mod micro;
+mod parts;
 mod staged;
 mod subgroup;
 mod tiled;

@@ -16,6 +16,7 @@ fn report(linked: &Linked) -> Report {
 fn attention(tile: &AttentionTile, score: &str, mask: &str) -> Linked {
     linker("flash_attention_fwd_rows")
         .module("micro", &tile.print().unwrap())
+        .module_file("walk", tile.walk().unwrap())
         .module_file("mods", score)
         .module_file("mods", mask)
         .module_file("mods", "mods/blocks_full")
@@ -85,8 +86,9 @@ fn sinks_and_weights_of_every_kind_are_valid() {
                 .module("micro", &tile.print().unwrap())
                 .module_file("mods", "mods/score_identity")
                 .module_file("mods", "mods/mask_causal");
-            if tile.kernel() == "flash_attention_fwd_rows" {
+            if let Some(walk) = tile.walk() {
                 linker = linker
+                    .module_file("walk", walk)
                     .module_file("mods", "mods/blocks_full")
                     .module_file("mods", "mods/fill_none");
             }
@@ -119,6 +121,7 @@ fn tiles_of_every_storage_are_valid() {
             }
             let linked = linker
                 .module("micro", &tile.print().unwrap())
+                .module_file("walk", tile.walk().unwrap())
                 .module_file("mods", "mods/score_identity")
                 .module_file("mods", "mods/mask_causal")
                 .module_file("mods", "mods/blocks_full")
@@ -204,6 +207,7 @@ fn block_masks_are_valid() {
         .module_file("mods", "mods/mask_causal")
         .module_file("mods", "mods/blocks_causal")
         .module_file("mods", "mods/fill_none")
+        .module_file("walk", "walk/whole")
         .link()
         .unwrap();
     assert_eq!(self::report(&linked).workgroup_bytes, 0);
@@ -374,6 +378,7 @@ fn every_file_of_the_catalogue_is_linked_by_some_test_above() {
     // A new kernel must come with a test that validates it.
     let tested = [
         "block_mask",
+        "flash_attention_combine",
         "flash_attention_fwd_matrix",
         "flash_attention_fwd_rows",
         "flash_attention_fwd_subgroup",

@@ -22,6 +22,7 @@ fn attention() -> SubgroupAttentionTile {
         masked: true,
         sink: false,
         prob_mod: false,
+        part: false,
     }
 }
 
@@ -29,6 +30,7 @@ fn attention() -> SubgroupAttentionTile {
 fn check(tile: &SubgroupAttentionTile) {
     let mut linker = linker(SubgroupAttentionTile::KERNEL)
         .module("micro", &tile.print().unwrap())
+        .module_file("walk", tile.walk())
         .module_file("mods", "mods/score_identity")
         .module_file("mods", "mods/mask_causal")
         .module_file("mods", "mods/blocks_causal")

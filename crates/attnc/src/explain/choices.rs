@@ -154,6 +154,7 @@ mod tests {
             chosen,
             why,
             steps: vec![3, 5],
+            joins: vec![],
         }
     }
 

@@ -146,6 +146,7 @@ mod tests {
             chosen: 0,
             why: Why::Cheapest,
             steps: vec![1],
+            joins: vec![],
         }
     }
 

@@ -27,9 +27,7 @@ impl Contender {
     pub(super) fn rounds_of(&self, key: &str) -> Option<Vec<f64>> {
         let decision = self.decisions.iter().find(|d| d.key() == key)?;
         let sum = |steps: &Vec<(usize, f64)>| {
-            let those = steps
-                .iter()
-                .filter(|(step, _)| decision.steps.contains(step));
+            let those = steps.iter().filter(|(step, _)| decision.has_step(*step));
             those.map(|(_, ms)| ms).sum::<f64>()
         };
         let sums: Vec<f64> = self.rounds.iter().map(sum).collect();

@@ -17,7 +17,8 @@ const BLOCK_N: u32 = 64u;
 // One invocation owns ROWS query rows of one (batch, head) in registers and walks the keys one at a
 // time; every invocation of a workgroup reads the same K and V row at the same time. It needs neither
 // workgroup memory nor subgroup operations. Tiles of BLOCK_M queries and BLOCK_N keys are skipped where no key
-// counts, and do without the mask where every key does.
+// counts, and do without the mask where every key does. The slot `walk` says which keys it walks, and what becomes of
+// its sums; where they are a part of the keys, each lane has a part of its own.
 //
 // Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). Tiles: Dong et
 // al. 2024, FlexAttention, arXiv:2412.05496, section 4. A sink is one more key, whose value is zero; it comes
@@ -38,11 +39,14 @@ fn flash_attention_fwd_rows(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let blocks = div_ceil(shape.q_len, ROWS * WORKGROUP_SIZE);
-    let index = linear_workgroup(group, groups);
+    let parts = part_count(shape.kv_len);
+    let blocks = div_ceil(shape.q_len, ROWS * ROW_LANES);
+    let unit = row_unit(linear_workgroup(group, groups), lane);
+    let part = unit % parts;
+    let index = unit / parts;
     let h = (index / blocks) % shape.heads;
     let b = index / (blocks * shape.heads);
-    let first_row = (balanced(index % blocks, blocks) * WORKGROUP_SIZE + lane) * ROWS;
+    let first_row = (balanced(index % blocks, blocks) * ROW_LANES + lane % ROW_LANES) * ROWS;
     if b >= shape.batch || first_row >= shape.q_len {
         return;
     }
@@ -52,7 +56,9 @@ fn flash_attention_fwd_rows(
     let q_idx = min(rows_from(first_row), RowIndex(shape.q_len - 1u));
     let kv_head = h / shape.heads_per_kv;
     let q_row = shape.q_offset + b * shape.q_batch_stride + h * shape.q_head_stride + q_idx * shape.q_row_stride;
-    let o_row = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
+    let o_first = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
+    let o_row = part_rows(o_first, part);
+    let keys = part_keys(part, shape.kv_len);
     let k_first = shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride;
     let v_first = shape.v_offset + b * shape.v_batch_stride + kv_head * shape.v_head_stride;
     let q_first = first_row / BLOCK_M * BLOCK_M;
@@ -67,8 +73,8 @@ fn flash_attention_fwd_rows(
         out = tile_zero();
         m = Rows(SCORE_MIN);
         l = Rows(0.0);
-        for (var kv_first = 0u; kv_first < shape.kv_len; kv_first += BLOCK_N) {
-            let kv_last = min(kv_first + BLOCK_N, shape.kv_len) - 1u;
+        for (var kv_first = keys.x; kv_first < keys.y; kv_first += BLOCK_N) {
+            let kv_last = min(kv_first + BLOCK_N, keys.y) - 1u;
             if skips && !block_some(b, h, q_first, q_last, kv_first, kv_last) {
                 continue;
             }
@@ -100,14 +106,9 @@ fn flash_attention_fwd_rows(
         skips = false;
     }
 
-    let sink = rows_sink(m, b, h, q_idx); // -inf is none
-    let has_sink = RowMask(HAS_SINK) & (bitcast<RowIndex>(sink) != RowIndex(NEG_INF_BITS));
-    let last_m = select(m, max(m, sink), has_sink);
-    let shrink = exp(m - last_m);
-    l = l * shrink + select(Rows(0.0), exp(sink - last_m), has_sink);
-
-    // A row without a live key has l = 0 and attends to nothing: its output is zero.
-    tile_store_o(o_row, rows, out, select(shrink / l, Rows(0.0), l == Rows(0.0)));
+    let own = rows_from(0u) < RowIndex(rows);
+    let factor = rows_end(o_row, own, m, l, m, b, h, q_idx);
+    tile_store_o(o_row, rows, out, factor);
 }
 
 // ---- micro (generated)
@@ -145,7 +146,9 @@ fn rows_from(first: u32) -> RowIndex {
     );
 }
 
-fn rows_score_mod(score: Rows, b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> Rows {
+alias HeadIndex = u32;
+
+fn rows_score_mod(score: Rows, b: u32, h: HeadIndex, q_idx: RowIndex, kv_idx: u32) -> Rows {
     return Rows(
         score_mod(score[0], b, h, q_idx[0], kv_idx),
         score_mod(score[1], b, h, q_idx[1], kv_idx),
@@ -154,7 +157,7 @@ fn rows_score_mod(score: Rows, b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> 
     );
 }
 
-fn rows_mask_mod(b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> RowMask {
+fn rows_mask_mod(b: u32, h: HeadIndex, q_idx: RowIndex, kv_idx: u32) -> RowMask {
     return RowMask(
         mask_mod(b, h, q_idx[0], kv_idx),
         mask_mod(b, h, q_idx[1], kv_idx),
@@ -163,11 +166,11 @@ fn rows_mask_mod(b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> RowMask {
     );
 }
 
-fn rows_prob_mod(p: Rows, b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> Rows {
+fn rows_prob_mod(p: Rows, b: u32, h: HeadIndex, q_idx: RowIndex, kv_idx: u32) -> Rows {
     return p;
 }
 
-fn rows_sink(m: Rows, b: u32, h: u32, q_idx: RowIndex) -> Rows {
+fn rows_sink(m: Rows, b: u32, h: HeadIndex, q_idx: RowIndex) -> Rows {
     return Rows(0.0);
 }
 
@@ -282,6 +285,42 @@ fn block_all(b: u32, h: u32, q_first: u32, q_last: u32, kv_first: u32, kv_last: 
 // score_mod: score + (1.0 - f32(ids[b, kv_idx])) * -3.4028235e38
 fn score_mod(score: f32, b: u32, h: u32, q_idx: u32, kv_idx: u32) -> f32 {
     return score + (1.0 - f32(ids[shape.dim_S * b + kv_idx])) * (-3.4028234663852886e38);
+}
+
+// ---- walk/whole.wgsl
+
+// walk: a workgroup walks all keys of its rows and finishes them.
+
+// Lanes that walk the same keys, where each has rows of its own.
+const ROW_LANES: u32 = WORKGROUP_SIZE;
+
+fn row_unit(workgroup: u32, lane: u32) -> u32 {
+    return workgroup;
+}
+
+fn part_count(kv_len: u32) -> u32 {
+    return 1u;
+}
+
+// The first key of a part, and the one behind its last.
+fn part_keys(part: u32, kv_len: u32) -> vec2<u32> {
+    return vec2<u32>(0u, kv_len);
+}
+
+fn part_rows(o_row: RowIndex, part: u32) -> RowIndex {
+    return o_row;
+}
+
+// What rows of O are to be multiplied by, whose exponentials are relative to m and add up to l.
+fn rows_end(at: RowIndex, own: RowMask, m: Rows, l: Rows, row_max: Rows, b: u32, h: HeadIndex, q_idx: RowIndex) -> Rows {
+    let sink = rows_sink(row_max, b, h, q_idx); // -inf is none
+    let has_sink = RowMask(HAS_SINK) & (bitcast<RowIndex>(sink) != RowIndex(NEG_INF_BITS));
+    let last_m = select(m, max(row_max, sink), has_sink);
+    let shrink = exp(m - last_m);
+    let sum = l * shrink + select(Rows(0.0), exp(sink - last_m), has_sink);
+
+    // A row without a live key has l = 0 and attends to nothing: its output is zero.
+    return select(shrink / sum, Rows(0.0), sum == Rows(0.0));
 }
 
 // ---- lib/online_softmax.wgsl

@@ -1,0 +1,497 @@
+// flash_attention_fwd_subgroup.f16.k64g1x1d4.alibi
+//
+// Linked by attnc; generated, do not edit.
+
+// ---- prelude (generated)
+
+enable f16;
+
+// ---- params (generated)
+
+// params: workgroups of 8
+
+const WORKGROUP_SIZE: u32 = 8u;
+const BLOCK_M: u32 = 64u;
+const BLOCK_N: u32 = 64u;
+const PART_KEYS: u32 = 64u;
+
+// ---- kernels/flash_attention_fwd_subgroup.wgsl
+
+// Fused attention, forward: O = prob_mod(softmax(score_mod(scale * Q K^T), mask_mod, sink)) V
+//
+// A workgroup is one subgroup, or the first lanes of a wider one, and owns ROWS query rows of one batch and KV
+// head: of one head, or of all its heads where they have few rows each. Lanes own columns: each holds its columns
+// of Q and O for all rows, and loads its columns of K and V once for all rows. The softmax of a row is one lane's.
+// Tiles of BLOCK_M queries and BLOCK_N keys are skipped where no key counts. The slot `walk` says which keys it walks,
+// and what becomes of its sums.
+//
+// Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). O is scaled only when
+// a score passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the
+// end, since subgroup operations need them.
+//
+// Layout: Q, O are [B, H, M, D]; K, V are [B, H / heads_per_kv, N, D]; the last axis contiguous, in elements.
+
+@group(0) @binding(0) var<uniform> shape: Shape;
+@group(0) @binding(1) var<storage, read> q: array<q_item>;
+@group(0) @binding(2) var<storage, read> k: array<k_item>;
+@group(0) @binding(3) var<storage, read> v: array<v_item>;
+@group(0) @binding(4) var<storage, read_write> o: array<o_item>;
+
+// Where the rows of a lane stand.
+struct Place {
+    b: u32,
+    h: RowIndex,
+    q_idx: RowIndex,
+    k_first: u32,
+}
+
+// The scores of one key, and for which rows it is one.
+struct Key {
+    score: Rows,
+    live: RowMask,
+}
+
+fn key_at(kv_idx: u32, attends: RowMask, tile: QTile, lane: u32, at: Place) -> Key {
+    let qk = tile_dot_k(tile, lane, at.k_first + kv_idx * shape.k_row_stride);
+    let score = rows_score_mod(qk, at.b, at.h, at.q_idx, kv_idx);
+    let live = attends & (bitcast<RowIndex>(score) != RowIndex(NEG_INF_BITS));
+    return Key(select(Rows(SCORE_MIN), score, live), live);
+}
+
+// What is true of some row that this walk is for, of any lane.
+const OUTGROWS: u32 = 1u; // a score passes m by more than HEADROOM
+const LIVE: u32 = 2u; // the key counts
+const DEAD: u32 = 4u; // the key does not count
+const NEXT: u32 = 4u; // LIVE and DEAD of the next key are as many times as large
+
+fn facts_of(live: RowMask, counts: RowMask) -> u32 {
+    return select(0u, LIVE, any(live & counts)) | select(0u, DEAD, any(!live & counts));
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn flash_attention_fwd_subgroup(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    // Few rows of each head: the heads of a KV head lie behind each other.
+    let heads = select(1u, shape.heads_per_kv, PACKS_HEADS && shape.q_len < ROWS);
+    let row_count = heads * shape.q_len;
+    let blocks = div_ceil(row_count, ROWS);
+    let head_groups = shape.heads / heads;
+    let parts = part_count(shape.kv_len);
+    let part = linear_workgroup(group, groups) % parts;
+    let index = linear_workgroup(group, groups) / parts;
+    let b = index / (blocks * head_groups);
+    if b >= shape.batch {
+        return;
+    }
+    let first_head = (index / blocks) % head_groups * heads;
+    let first_row = balanced(index % blocks, blocks) * ROWS;
+
+    // Rows past the end stand in for the last row, and are not stored.
+    let rows = min(ROWS, row_count - first_row);
+    let number = row_numbers(lane);
+    let row = min(first_row + number, RowIndex(row_count - 1u));
+    let h = first_head + row / shape.q_len;
+    let q_idx = row % shape.q_len;
+    let kv_head = first_head / shape.heads_per_kv;
+    let at = Place(b, h, q_idx, shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride);
+    let v_first = shape.v_offset + b * shape.v_batch_stride + kv_head * shape.v_head_stride;
+    let q_row = shape.q_offset + b * shape.q_batch_stride + h * shape.q_head_stride + q_idx * shape.q_row_stride;
+    let o_first = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
+    let o_row = part_rows(o_first, part);
+    let keys = part_keys(part, shape.kv_len);
+    let q_first = select(first_row / BLOCK_M * BLOCK_M, 0u, heads > 1u);
+    let q_last = min(q_first + BLOCK_M, shape.q_len) - 1u;
+
+    let tile = tile_load_q(q_row, lane, shape.scale);
+    var out: OTile;
+    var span = ROWS; // the rows that one walk over the keys is for
+    var skips = true;
+    for (var first = 0u; first < rows;) {
+        let counts = (number >= RowIndex(first)) & (number < RowIndex(first + span));
+        var row_max = Rows(SCORE_MIN);
+        var m = Rows(SCORE_MIN); // a score of the row that none passes by more than HEADROOM
+        var l = Rows(0.0); // running sum of exp(score - m)
+        var has_odd = false;
+        out = tile_zero();
+        for (var kv_first = keys.x; kv_first < keys.y; kv_first += BLOCK_N) {
+            let kv_last = min(kv_first + BLOCK_N, keys.y) - 1u;
+            if skips && !block_some(b, first_head, q_first, q_last, kv_first, kv_last) {
+                continue;
+            }
+            let full = block_all(b, first_head, q_first, q_last, kv_first, kv_last);
+            var kv_idx = kv_first;
+            loop {
+                var top = m;
+                // Two keys, so that O is read and written once for both, until a score passes m by too much.
+                for (; kv_idx <= kv_last; kv_idx += 2u) {
+                    let kv_next = min(kv_idx + 1u, kv_last);
+                    var attends = RowMask(true);
+                    var attends_next = RowMask(kv_next > kv_idx);
+                    if !full {
+                        attends = rows_mask_mod(b, h, q_idx, kv_idx);
+                        attends_next &= rows_mask_mod(b, h, q_idx, kv_next);
+                        if lanes_or(select(0u, LIVE, any(attends | attends_next))) == 0u {
+                            continue;
+                        }
+                    }
+                    let key = key_at(kv_idx, attends, tile, lane, at);
+                    let next = key_at(kv_next, attends_next, tile, lane, at);
+                    top = max(m, max(key.score, next.score));
+                    m = select(m, top, l == Rows(0.0));
+                    let facts = lanes_or(
+                        select(0u, OUTGROWS, any(top > m + HEADROOM))
+                            | facts_of(key.live, counts)
+                            | NEXT * facts_of(next.live, counts),
+                    );
+                    if (facts & OUTGROWS) != 0u {
+                        break;
+                    }
+                    row_max = max(row_max, top);
+                    // A row for which a key is masked takes nothing of it, not even 0 * NaN.
+                    let x = v_where(load_v(v_first + kv_idx * shape.v_row_stride, lane), (facts & LIVE) != 0u);
+                    let x_next = v_where(
+                        load_v(v_first + kv_next * shape.v_row_stride, lane),
+                        (facts & (NEXT * LIVE)) != 0u,
+                    );
+                    if IS_MASKED {
+                        has_odd |= (facts & DEAD) != 0u && v_is_odd(x);
+                        has_odd |= (facts & (NEXT * DEAD)) != 0u && v_is_odd(x_next);
+                    }
+                    let p = select(Rows(0.0), exp(key.score - m), key.live);
+                    let p_next = select(Rows(0.0), exp(next.score - m), next.live);
+                    l += p + p_next;
+                    tile_add_v(
+                        &out,
+                        rows_prob_mod(p, b, h, q_idx, kv_idx),
+                        x,
+                        rows_prob_mod(p_next, b, h, q_idx, kv_next),
+                        x_next,
+                    );
+                }
+                if kv_idx > kv_last {
+                    break;
+                }
+                // Rows that did not outgrow m keep it: what they come to must not depend on other rows.
+                let raised = select(m, top, top > m + HEADROOM);
+                let shrink = exp(m - raised);
+                l *= shrink;
+                m = raised;
+                tile_scale(&out, shrink);
+            }
+        }
+        // An infinity or NaN of V that counts for some rows and not for others: those are walked one by one.
+        if subgroupAny(has_odd) {
+            span = 1u;
+            continue;
+        }
+        // Keys with a finite fill were skipped as if they added exactly 0, which they do to rows with a
+        // greater maximum. Any other row is walked again, as it is written.
+        if HAS_FILL && skips && subgroupAny(any(counts & (row_max <= Rows(SETTLED_ABOVE)))) {
+            skips = false;
+            continue;
+        }
+        let own = counts & (number < RowIndex(rows)) & RowMask(lane < GROUP);
+        let factor = rows_end(o_row, own, m, l, row_max, b, h, q_idx);
+        tile_store_o(o_row, lane, first, min(first + span, rows), out, factor);
+        first += span;
+    }
+}
+
+// ---- micro (generated)
+
+// micro: attention tile of 1 query rows, columns by 8 lanes; Q and K have 4, V and O 4 (generated)
+//
+// Row g * 1 + r is the one whose softmax lane r has in component g.
+
+const ROWS: u32 = 1u;
+const GROUP: u32 = 1u;
+const PACKS_HEADS: bool = false;
+const IS_MASKED: bool = true;
+const HAS_SINK: bool = false;
+
+alias Rows = f32; // one number a row
+alias RowIndex = u32;
+alias RowMask = bool;
+alias q_item = vec4<f16>;
+alias k_item = vec4<f16>;
+alias v_item = vec4<f16>;
+alias o_item = vec4<f32>;
+
+// What a lane has of a row of K, and of V.
+struct KSlice {
+    c0: vec4<f32>,
+}
+
+struct VSlice {
+    c0: vec4<f32>,
+}
+
+struct QTile {
+    r0c0: vec4<f32>,
+}
+
+struct OTile {
+    r0c0: vec4<f32>,
+}
+
+// The bits of all lanes.
+fn lanes_or(x: u32) -> u32 {
+    let by1 = x | subgroupShuffleXor(x, 1u);
+    let by2 = by1 | subgroupShuffleXor(by1, 2u);
+    let by4 = by2 | subgroupShuffleXor(by2, 4u);
+    return by4;
+}
+
+// The numbers of the rows whose softmax the lane has.
+fn row_numbers(lane: u32) -> RowIndex {
+    return 0u + (lane & 0u);
+}
+
+alias HeadIndex = RowIndex;
+
+fn rows_score_mod(score: Rows, b: u32, h: HeadIndex, q_idx: RowIndex, kv_idx: u32) -> Rows {
+    return score_mod(score, b, h, q_idx, kv_idx);
+}
+
+fn rows_mask_mod(b: u32, h: HeadIndex, q_idx: RowIndex, kv_idx: u32) -> RowMask {
+    return mask_mod(b, h, q_idx, kv_idx);
+}
+
+fn rows_prob_mod(p: Rows, b: u32, h: HeadIndex, q_idx: RowIndex, kv_idx: u32) -> Rows {
+    return p;
+}
+
+fn rows_sink(m: Rows, b: u32, h: HeadIndex, q_idx: RowIndex) -> Rows {
+    return Rows(0.0);
+}
+
+fn load_q(at: u32, lane: u32) -> KSlice {
+    return KSlice(
+        select(vec4<f32>(), vec4<f32>(q[at / 4u + min(lane, 0u) + 0u]), lane < 1u),
+    );
+}
+
+// Rows of Q times the scale, so that no product overflows before it is scaled.
+fn tile_load_q(at: RowIndex, lane: u32, scale: f32) -> QTile {
+    var tile: QTile;
+    let row0 = load_q(subgroupBroadcast(at, 0u), lane);
+    tile.r0c0 = row0.c0 * scale;
+    return tile;
+}
+
+fn load_k(at: u32, lane: u32) -> KSlice {
+    return KSlice(
+        select(vec4<f32>(), vec4<f32>(k[at / 4u + min(lane, 0u) + 0u]), lane < 1u),
+    );
+}
+
+fn over_pairs(x: f32, distance: u32) -> f32 {
+    return x + subgroupShuffleXor(x, distance);
+}
+
+// Every row of the tile times the row of K at `at`, in the lane that has the row's softmax.
+fn tile_dot_k(tile: QTile, lane: u32, at: u32) -> Rows {
+    let x = load_k(at, lane);
+    return over_pairs(over_pairs(over_pairs(dot(tile.r0c0, x.c0), 1u), 2u), 4u);
+}
+
+fn load_v(at: u32, lane: u32) -> VSlice {
+    return VSlice(
+        select(vec4<f32>(), vec4<f32>(v[at / 4u + min(lane, 0u) + 0u]), lane < 1u),
+    );
+}
+
+// The slice, or zeros.
+fn v_where(x: VSlice, keep: bool) -> VSlice {
+    return VSlice(
+        select(vec4<f32>(), x.c0, keep),
+    );
+}
+
+const EXPONENT: u32 = 0x7f800000u;
+
+// Whether the lane's part of the row has an infinity or NaN. By bits, since WGSL may assume that there are none.
+fn v_is_odd(x: VSlice) -> bool {
+    return any((bitcast<vec4<u32>>(x.c0) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT));
+}
+
+// out += p * (a row of V) + p_next * (the next row of V)
+fn tile_add_v(out: ptr<function, OTile>, p: Rows, x: VSlice, p_next: Rows, x_next: VSlice) {
+    let p0 = subgroupBroadcast(p, 0u);
+    let next0 = subgroupBroadcast(p_next, 0u);
+    (*out).r0c0 += p0 * x.c0 + next0 * x_next.c0;
+}
+
+fn tile_zero() -> OTile {
+    return OTile();
+}
+
+fn tile_scale(out: ptr<function, OTile>, factor: Rows) {
+    let factor0 = subgroupBroadcast(factor, 0u);
+    (*out).r0c0 *= factor0;
+}
+
+fn store_o(at: u32, lane: u32, factor: f32, c0: vec4<f32>) {
+    if lane < 1u {
+        o[at / 4u + lane + 0u] = (c0 * factor);
+    }
+}
+
+// Rows `first` to `end - 1`.
+fn tile_store_o(at: RowIndex, lane: u32, first: u32, end: u32, tile: OTile, factor: Rows) {
+    let at0 = subgroupBroadcast(at, 0u);
+    let factor0 = subgroupBroadcast(factor, 0u);
+    if first <= 0u && 0u < end {
+        store_o(at0, lane, factor0, tile.r0c0);
+    }
+}
+
+const PART_LEN: u32 = 8u; // numbers of a part of a row
+
+fn store_state(at: RowIndex, own: RowMask, m: Rows, l: Rows, row_max: Rows) {
+    if own {
+        o[at / 4u + 1u] = vec4<f32>(m, l, row_max, 0.0);
+    }
+}
+
+// ---- mods/mask_none.wgsl
+
+// mask_mod: every query attends to every key.
+fn mask_mod(b: u32, h: u32, q_idx: u32, kv_idx: u32) -> bool {
+    return true;
+}
+
+// ---- mods/fill_none.wgsl
+
+// No score is filled with a finite number: what is skipped never counts.
+const HAS_FILL: bool = false;
+const SETTLED_ABOVE: f32 = 0.0;
+
+// ---- mods/blocks_full.wgsl
+
+// block_some, block_all: there is no mask, so every key of every tile counts.
+fn block_some(b: u32, h: u32, q_first: u32, q_last: u32, kv_first: u32, kv_last: u32) -> bool {
+    return true;
+}
+
+fn block_all(b: u32, h: u32, q_first: u32, q_last: u32, kv_first: u32, kv_last: u32) -> bool {
+    return true;
+}
+
+// ---- mods (generated)
+
+@group(1) @binding(0) var<storage, read> slope: array<f16>;
+
+// score_mod: score + slope[h] * f32(-q_idx + kv_idx)
+fn score_mod(score: f32, b: u32, h: u32, q_idx: u32, kv_idx: u32) -> f32 {
+    return score + f32(slope[h]) * f32(i32(kv_idx) - i32(q_idx));
+}
+
+// ---- walk/part.wgsl
+
+// walk: a workgroup, or each lane of it, walks PART_KEYS keys of its rows; flash_attention_combine joins the parts.
+//
+// A part of a row is PART_LEN numbers: the columns of O, not divided, then m, l, the greatest score, and a zero.
+
+// Where lanes have rows of their own, each has a part of its own too.
+const ROW_LANES: u32 = 1u;
+
+fn row_unit(workgroup: u32, lane: u32) -> u32 {
+    return workgroup * WORKGROUP_SIZE + lane;
+}
+
+fn part_count(kv_len: u32) -> u32 {
+    return div_ceil(kv_len, PART_KEYS);
+}
+
+fn part_keys(part: u32, kv_len: u32) -> vec2<u32> {
+    let first = part * PART_KEYS;
+    return vec2<u32>(first, min(first + PART_KEYS, kv_len));
+}
+
+fn part_rows(o_row: RowIndex, part: u32) -> RowIndex {
+    return o_row + part * PART_LEN;
+}
+
+fn rows_end(at: RowIndex, own: RowMask, m: Rows, l: Rows, row_max: Rows, b: u32, h: HeadIndex, q_idx: RowIndex) -> Rows {
+    store_state(at, own, m, l, row_max);
+    return Rows(1.0);
+}
+
+// ---- lib/online_softmax.wgsl
+
+// Online softmax: the running pair (m, l) of one query row, m the maximum and l = sum exp(score - m).
+//
+// Milakov and Gimelshein 2018, arXiv:1805.02867, Algorithm 3.
+
+// Where the running maximum starts: the least finite f32. A score of exactly this value is a number
+// like any other (exported models fill masked scores with it) and still gives p = exp(0) = 1, so a
+// row of nothing else comes out as the mean of V. Whether a key counts is decided apart from it.
+const SCORE_MIN: f32 = -3.40282346638528859811704183484516925e38;
+
+// A score of -inf means "no key". Compared as bits, since WGSL may assume that no infinities exist.
+const NEG_INF_BITS: u32 = 0xff800000u;
+
+// How far a score may pass the number that stands for the maximum before sums are scaled anew, where a kernel
+// scales them seldom: exp(HEADROOM) is some 3000, far from what overflows and as precise as 1.
+const HEADROOM: f32 = 8.0;
+
+// ---- lib/attention_shape.wgsl
+
+// The uniform of the attention kernels: lengths, and where Q, K, V and O lie, in elements.
+
+struct Shape {
+    batch: u32,
+    heads: u32,
+    heads_per_kv: u32, // > 1 for grouped-query attention
+    q_len: u32,
+    kv_len: u32,
+    scale: f32,
+    q_offset: u32,
+    q_batch_stride: u32,
+    q_head_stride: u32,
+    q_row_stride: u32,
+    q_column_stride: u32, // read by scalar loads only; vector loads need 1
+    k_offset: u32,
+    k_batch_stride: u32,
+    k_head_stride: u32,
+    k_row_stride: u32,
+    k_column_stride: u32,
+    v_offset: u32,
+    v_batch_stride: u32,
+    v_head_stride: u32,
+    v_row_stride: u32,
+    v_column_stride: u32,
+    o_offset: u32,
+    o_batch_stride: u32,
+    o_head_stride: u32,
+    o_row_stride: u32,
+    o_column_stride: u32,
+}
+
+// ---- lib/balanced.wgsl
+
+// In which order workgroups take blocks of rows.
+
+// A permutation of 0 .. n that takes from both ends in turn, so that any run of consecutive numbers has as much
+// of the beginning as of the end: causal rows cost more the later they are.
+fn balanced(i: u32, n: u32) -> u32 {
+    return select(i / 2u, n - 1u - i / 2u, i % 2u == 1u);
+}
+
+// ---- lib/indexing.wgsl
+
+// Index arithmetic shared by all kernels.
+
+// Position of a workgroup in the grid, x fastest. A grid may be folded over y and z in any way:
+// kernels use only this number, and workgroups beyond their work return.
+fn linear_workgroup(group: vec3<u32>, groups: vec3<u32>) -> u32 {
+    return group.x + groups.x * (group.y + groups.y * group.z);
+}
+
+fn div_ceil(x: u32, y: u32) -> u32 {
+    return (x + y - 1u) / y;
+}
