@@ -3,8 +3,8 @@
 //! Costs are instructions of a subgroup for one row and key ([`Costs`]): loads of K and V are shared by all rows of a
 //! tile, arithmetic is each row's own, and rows that a tile has beyond those there are cost as much as the others.
 
-use super::attention::Sizes;
 use super::attention_parts::{FEW, idle, split};
+use super::attention_problem::Sizes;
 use super::div_ceil;
 use crate::Stored;
 use crate::choice::{Candidate, Costs, KernelShape, exchange_width, waste};

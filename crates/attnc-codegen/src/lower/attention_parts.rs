@@ -9,8 +9,9 @@
 //! On entry: what an attention needs. On exit: candidates beside those that walk all keys, or none where its rows are
 //! many, its keys few, or a weight needs the sum of its row.
 
-use super::attention::{Problem, Window, score_tensor};
+use super::attention::score_tensor;
 use super::attention_kernel::{AttentionKernel, AttentionNeeds, rows, subgroup};
+use super::attention_problem::{Problem, Window};
 use super::kernel::Dispatch;
 use super::{Lowerer, div_ceil, label};
 use crate::Stored;

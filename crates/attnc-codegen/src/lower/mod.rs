@@ -33,6 +33,7 @@
 mod attention;
 mod attention_kernel;
 mod attention_parts;
+mod attention_problem;
 mod blocks;
 mod in_place;
 mod kernel;
