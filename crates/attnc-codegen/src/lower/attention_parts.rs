@@ -123,10 +123,7 @@ impl Lowerer<'_> {
         let rows = [&sizes.batch, &sizes.heads, &sizes.q_len].map(Dim::clone);
         let [batch, heads, q_len] = rows;
         let row = count.clone() * len.clone();
-        let strides = storage_strides(
-            &vec![batch.clone(), heads.clone(), q_len.clone(), row],
-            None,
-        );
+        let strides = storage_strides(&[batch.clone(), heads.clone(), q_len.clone(), row], None);
         let name = format!("{}.parts", self.graph.node(value).name());
         // Of no size in runs that it is not for.
         let shape = vec![batch * when.clone(), heads, q_len, count, len.clone()];
