@@ -189,7 +189,9 @@ struct OTile {
     r3c1: vec4<f32>,
 }
 
-fn rows_score_mod(score: Rows, b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> Rows {
+alias HeadIndex = u32;
+
+fn rows_score_mod(score: Rows, b: u32, h: HeadIndex, q_idx: RowIndex, kv_idx: u32) -> Rows {
     return Rows(
         score_mod(score[0], b, h, q_idx[0], kv_idx),
         score_mod(score[1], b, h, q_idx[1], kv_idx),
@@ -198,7 +200,7 @@ fn rows_score_mod(score: Rows, b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> 
     );
 }
 
-fn rows_mask_mod(b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> RowMask {
+fn rows_mask_mod(b: u32, h: HeadIndex, q_idx: RowIndex, kv_idx: u32) -> RowMask {
     return RowMask(
         mask_mod(b, h, q_idx[0], kv_idx),
         mask_mod(b, h, q_idx[1], kv_idx),
@@ -207,11 +209,11 @@ fn rows_mask_mod(b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> RowMask {
     );
 }
 
-fn rows_prob_mod(p: Rows, b: u32, h: u32, q_idx: RowIndex, kv_idx: u32) -> Rows {
+fn rows_prob_mod(p: Rows, b: u32, h: HeadIndex, q_idx: RowIndex, kv_idx: u32) -> Rows {
     return p;
 }
 
-fn rows_sink(m: Rows, b: u32, h: u32, q_idx: RowIndex) -> Rows {
+fn rows_sink(m: Rows, b: u32, h: HeadIndex, q_idx: RowIndex) -> Rows {
     return Rows(0.0);
 }
 
