@@ -207,8 +207,8 @@ fn counting(plan: &Plan) -> Result<Plan, Failed> {
             ("var skips = true;", "var skips = true; var visits = 0u;"),
             ("let full = block_all(", "visits++; let full = block_all("),
             (
-                "select(shrink / l, Rows(0.0), l == Rows(0.0))",
-                "f32(visits) * shrink / l",
+                "let factor = rows_end(",
+                "let factor = f32(visits) * rows_end(",
             ),
         ],
     )
