@@ -239,7 +239,7 @@ pub struct Yardstick<'g> {
 }
 
 impl<'g> Yardstick<'g> {
-    /// The loop with the most operations a second, of some [`ENOUGH_MS`].
+    /// The loop with the most operations a second, long enough that handing it over does not show.
     ///
     /// # Errors
     /// Trouble of the device, in words.
