@@ -3,10 +3,12 @@
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::time::Instant;
 
-/// An operand or result: f32, row-major.
+/// An operand, row-major; integers as f32.
 pub struct Operand {
+    pub name: String,
     pub shape: Vec<usize>,
     pub values: Vec<f32>,
 }
@@ -24,9 +26,10 @@ pub trait Peer {
 pub enum Work {
     Attention { causal: bool, window: Option<usize> },
     Matmul,
+    Model { file: PathBuf },
 }
 
-/// A request with its operands: `q`, `k`, `v` or `a`, `b`.
+/// A request with its operands: `q`, `k`, `v`, or `a`, `b`, or a model's inputs.
 pub struct Task {
     pub work: Work,
     pub operands: Vec<Operand>,
@@ -43,7 +46,10 @@ impl Task {
                 window: request["window"].as_u64().map(|w| w as usize),
             },
             Some("matmul") => Work::Matmul,
-            _ => return Err("does not read model files".to_owned()),
+            Some("model") => Work::Model {
+                file: request["model"].as_str().ok_or("no model")?.into(),
+            },
+            other => return Err(format!("does not know {other:?}")),
         };
         let operands = request["operands"].as_array().ok_or("no operands")?;
         let operands = operands
@@ -61,11 +67,22 @@ impl Operand {
         let shape: Vec<usize> =
             serde_json::from_value(said["shape"].clone()).map_err(|e| e.to_string())?;
         let words = bytes.as_chunks::<4>().0.iter();
-        let values: Vec<f32> = words.map(|b| f32::from_le_bytes(*b)).collect();
+        let pairs = bytes.as_chunks::<8>().0.iter();
+        let values: Vec<f32> = match said["dtype"].as_str() {
+            Some("float32") => words.map(|b| f32::from_le_bytes(*b)).collect(),
+            Some("int32") => words.map(|b| i32::from_le_bytes(*b) as f32).collect(),
+            Some("int64") => pairs.map(|b| i64::from_le_bytes(*b) as f32).collect(),
+            other => return Err(format!("{file} holds {other:?}, which peers do not read")),
+        };
         if shape.iter().product::<usize>() != values.len() {
             return Err(format!("{file} does not hold {shape:?}"));
         }
-        Ok(Self { shape, values })
+        let name = said["name"].as_str().unwrap_or_default().to_owned();
+        Ok(Self {
+            name,
+            shape,
+            values,
+        })
     }
 }
 

@@ -6,10 +6,15 @@
 #[path = "../../protocol.rs"]
 mod protocol;
 
+mod bert;
+
 use burn::tensor::module::attention;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, Device, DeviceKind, Tensor, TensorData};
 use protocol::{Operand, Peer, Task, Work};
+
+use bert::Bert;
+use std::path::Path;
 
 type Run = Box<dyn Fn() -> Tensor<4>>;
 
@@ -36,8 +41,13 @@ fn main() {
 
 impl Peer for Burn {
     fn prepare(&mut self, task: &Task) -> Result<(String, Vec<f32>), String> {
-        let tensors: Vec<Tensor<4>> = task.operands.iter().map(|o| self.tensor(o)).collect();
-        let (kernel, run) = self.road(task, &tensors);
+        let (kernel, run) = match &task.work {
+            Work::Model { file } => self.model(file, &task.operands)?,
+            _ => {
+                let tensors = task.operands.iter().map(|o| self.tensor(o));
+                self.road(task, &tensors.collect::<Vec<Tensor<4>>>())
+            }
+        };
         let result = run()
             .into_data()
             .try_to_vec::<f32>()
@@ -63,9 +73,16 @@ impl Burn {
         Tensor::from_data(TensorData::new(operand.values.clone(), shape), &self.device)
     }
 
+    /// A BERT, written by hand: burn reads model files at build time only.
+    fn model(&self, file: &Path, operands: &[Operand]) -> Result<(&'static str, Run), String> {
+        let bert = Bert::load(file, operands, &self.device)?;
+        Ok(("bert", Box::new(move || bert.run().unsqueeze())))
+    }
+
     fn road(&self, task: &Task, tensors: &[Tensor<4>]) -> (&'static str, Run) {
         let named = |at: usize| tensors[at].clone();
         match task.work {
+            Work::Model { .. } => unreachable!("a model is no kernel"),
             Work::Matmul => {
                 let (a, b) = (named(0), named(1));
                 ("matmul", Box::new(move || a.clone().matmul(b.clone())))

@@ -75,6 +75,9 @@ fn roads(task: &Task) -> Result<Vec<(&'static str, Run)>> {
         .collect::<Result<Vec<_>>>()?;
     let named = |at: usize| tensors[at].clone();
     match task.work {
+        Work::Model { .. } => Err(candle_core::Error::Msg(
+            "does not run models here".to_owned(),
+        )),
         Work::Matmul => {
             let (a, b) = (named(0), named(1));
             Ok(vec![("matmul", Box::new(move || a.matmul(&b)))])
