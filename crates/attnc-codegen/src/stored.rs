@@ -25,7 +25,7 @@ use std::fmt;
 pub enum Stored {
     /// Words of one f32.
     F32,
-    /// The same, vectors of which are read as words of 64 bits, two elements each.
+    /// The same, vectors of which are read and written as words of 64 bits, two elements each.
     F32Pairs,
     /// Words of one i32.
     I32,
