@@ -28,6 +28,9 @@ pub(crate) const NO_SUBGROUPS: &str = "gpu without subgroups";
 /// The GPU as if its subgroups had anything from 4 to 64 lanes.
 pub(crate) const ANY_SUBGROUPS: &str = "gpu of any subgroups";
 
+/// The GPU by its own cooperative matrices.
+pub(crate) const OWN_MATRICES: &str = "gpu in shape matrix";
+
 /// What profiles say of subgroups: the name, and the lanes of the largest.
 const WIDTHS: [(&str, u32); 3] = [
     ("gpu of 4 lanes", 4),

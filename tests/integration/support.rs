@@ -56,6 +56,8 @@ fn is_set(variable: &str) -> bool {
 pub(crate) enum Need {
     Nothing,
     Gpu,
+    /// A GPU with cooperative matrices.
+    Matrices,
     /// A fetched file.
     Fetched(PathBuf),
 }
@@ -66,6 +68,11 @@ impl Need {
         match self {
             Self::Nothing => None,
             Self::Gpu => Some((gpu().as_ref().err()?.clone(), is_set("ATTNC_REQUIRE_GPU"))),
+            Self::Matrices => match gpu() {
+                Ok(gpu) if gpu.profile.matrix_size().is_some() => None,
+                Ok(_) => Some(("the adapter has no cooperative matrices".to_owned(), false)),
+                Err(_) => Self::Gpu.missing(),
+            },
             Self::Fetched(path) if path.exists() => None,
             Self::Fetched(path) => {
                 let why = format!("no {}: run `cargo xtask fetch`", path.display());

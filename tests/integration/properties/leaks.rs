@@ -56,7 +56,7 @@ pub(super) fn trials() -> Vec<Trial> {
 }
 
 /// Keys that are masked, and keys that a rule hides, in f16 on one site.
-pub(super) fn of_halves(site: &'static str) -> Vec<Trial> {
+pub(super) fn of_halves(site: &'static str, need: &Need) -> Vec<Trial> {
     let halves = |family: Family| Family {
         text: family.text.replace("f32", "f16"),
         cases: 6,
@@ -69,12 +69,12 @@ pub(super) fn of_halves(site: &'static str) -> Vec<Trial> {
     let causal = halves(several_tiles(CAUSAL));
     let masked = trial(
         format!("properties/garbage behind a boolean mask in f16 on {site}"),
-        &[Need::Gpu],
+        &[need.clone()],
         move || masked_keys(&boolean, [&GARBAGE, &GARBAGE], site),
     );
     let future = trial(
         format!("properties/keys of the future in f16 on {site}"),
-        &[Need::Gpu],
+        &[need.clone()],
         move || hidden_keys(&causal, |q, kv, _| kv <= q, site),
     );
     vec![masked, future]

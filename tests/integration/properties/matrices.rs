@@ -1,21 +1,28 @@
-//! Attention by cooperative matrices, whose products are emulated where no adapter has any: operands of f16 of every
-//! kind that its kernel tells apart.
+//! Attention by cooperative matrices, those of the adapter and emulated ones: operands of f16 of every kind that its
+//! kernel tells apart.
 
 use super::shapes::attention;
 use super::{Family, Fill, Lengths, leaks};
 use crate::emulated::MATRICES;
+use crate::forced::OWN_MATRICES;
 use crate::support::{Need, trial};
 use libtest_mimic::Trial;
 
 pub(super) fn trials() -> Vec<Trial> {
-    let mut trials: Vec<_> = families()
+    let sites = [(MATRICES, Need::Gpu), (OWN_MATRICES, Need::Matrices)];
+    sites
         .into_iter()
-        .map(|family| {
-            let name = format!("properties/{} in f16 on {MATRICES}", family.name);
-            trial(name, &[Need::Gpu], move || family.check(MATRICES))
-        })
-        .collect();
-    trials.extend(leaks::of_halves(MATRICES));
+        .flat_map(|(site, need)| on(site, &need))
+        .collect()
+}
+
+fn on(site: &'static str, need: &Need) -> Vec<Trial> {
+    let of_family = |family: Family| {
+        let name = format!("properties/{} in f16 on {site}", family.name);
+        trial(name, &[need.clone()], move || family.check(site))
+    };
+    let mut trials: Vec<_> = families().into_iter().map(of_family).collect();
+    trials.extend(leaks::of_halves(site, need));
     trials
 }
 
