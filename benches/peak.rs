@@ -42,21 +42,15 @@ impl Peaks {
     /// # Errors
     /// Trouble of the device, in words.
     pub fn measure(gpu: &Gpu, f16: bool) -> Result<Self, String> {
-        let best_of = |dtype| -> Result<f64, String> {
-            let each = CHAINS.map(|chains| arithmetic(gpu, dtype, chains));
-            each.into_iter()
-                .try_fold(0.0, |best: f64, next| Ok(best.max(next?)))
-        };
         let mut copy: f64 = 0.0;
         for bytes in COPIES {
             copy = copy.max(bandwidth(gpu, bytes.min(gpu.profile.limits.binding_bytes))?);
         }
         let peaks = Self {
-            flops_f32: best_of(HostDType::F32)?,
-            flops_f16: if f16 && gpu.profile.features.f16 {
-                Some(best_of(HostDType::F16)?)
-            } else {
-                None
+            flops_f32: fastest(gpu, HostDType::F32)?.0,
+            flops_f16: match f16 && gpu.profile.features.f16 {
+                true => Some(fastest(gpu, HostDType::F16)?.0),
+                false => None,
             },
             copy,
         };
@@ -226,9 +220,17 @@ impl<'g> Arithmetic<'g> {
     }
 }
 
-fn arithmetic(gpu: &Gpu, dtype: HostDType, chains: usize) -> Result<f64, String> {
-    let arithmetic = Arithmetic::new(gpu, dtype, chains);
-    Ok(arithmetic.per_round * best_rate(|rounds| arithmetic.time(rounds))?)
+/// The loop with the most operations a second, and how many these are.
+fn fastest(gpu: &Gpu, dtype: HostDType) -> Result<(f64, Arithmetic<'_>), String> {
+    let mut best: Option<(f64, Arithmetic<'_>)> = None;
+    for chains in CHAINS {
+        let arithmetic = Arithmetic::new(gpu, dtype, chains);
+        let rate = arithmetic.per_round * best_rate(|rounds| arithmetic.time(rounds))?;
+        if best.as_ref().is_none_or(|(most, _)| rate > *most) {
+            best = Some((rate, arithmetic));
+        }
+    }
+    Ok(best.expect("some counts of chains"))
 }
 
 /// How fast the adapter's arithmetic is at a moment.
@@ -244,15 +246,7 @@ impl<'g> Yardstick<'g> {
     /// # Errors
     /// Trouble of the device, in words.
     pub fn new(gpu: &'g Gpu, peaks: &Peaks) -> Result<Self, String> {
-        let mut best: Option<(f64, Arithmetic<'g>)> = None;
-        for chains in CHAINS {
-            let arithmetic = Arithmetic::new(gpu, HostDType::F32, chains);
-            let rate = arithmetic.per_round * best_rate(|rounds| arithmetic.time(rounds))?;
-            if best.as_ref().is_none_or(|(most, _)| rate > *most) {
-                best = Some((rate, arithmetic));
-            }
-        }
-        let (rate, arithmetic) = best.expect("some counts of chains");
+        let (rate, arithmetic) = fastest(gpu, HostDType::F32)?;
         let rounds = ENOUGH_MS * 1e-3 * rate / arithmetic.per_round;
         Ok(Self {
             rounds: rounds.ceil() as u32,

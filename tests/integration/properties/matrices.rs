@@ -60,6 +60,7 @@ fn families() -> Vec<Family> {
             &[],
         ),
         family("heads of 64", &attention([2, 2], [64, 64], "", ""), &[]),
+        family("heads of 128", &attention([2, 1], [128, 128], "", ""), &[]),
         family("columns apart", &attention([2, 1], [20, 72], "", ""), &[]),
         family(
             "columns that vectors do not divide",
