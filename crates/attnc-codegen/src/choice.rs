@@ -199,6 +199,16 @@ impl Choices {
         }
     }
 
+    /// Those of the candidates, the cheapest first, that may be taken, whatever is measured. Which steps a plan has is
+    /// decided by these: if it depended on measurements, that of one step could do away with another.
+    pub(crate) fn open<T>(&self, mut candidates: Vec<(T, Candidate)>) -> Vec<(T, Candidate)> {
+        let is_forced = |(_, c): &(T, Candidate)| Some(c.shape) == self.forced;
+        if candidates.iter().any(is_forced) {
+            candidates.retain(is_forced);
+        }
+        candidates
+    }
+
     /// Which of the candidates, the cheapest first, is taken, and why.
     pub(crate) fn pick(&self, problem: &str, candidates: &[Candidate]) -> (usize, Why) {
         let shape = self.forced;
@@ -243,14 +253,12 @@ pub(crate) struct Costs {
     pub(crate) matrix: f64,
     /// Moving four elements between a lane and workgroup memory.
     pub(crate) staged: f64,
-    /// Invocations that it takes to keep the device busy.
-    pub(crate) invocations: u32,
-    /// Workgroups that it takes.
-    pub(crate) workgroups: u32,
     /// What a further dispatch takes, some 15 us on a CPU and 4 on a GPU.
     pub(crate) dispatch: f64,
-    /// Workgroups that leave no core idle.
+    /// Subgroups that it takes to keep the device busy.
     pub(crate) busy: f64,
+    /// How many of them one core has at a time; a workgroup is never shared out among cores.
+    pub(crate) in_a_core: f64,
 }
 
 /// Whether subgroups are the vector units of a CPU: at most 8 lanes, as no GPU has, and few workgroups at once.
@@ -286,6 +294,13 @@ impl Costs {
         self.load + self.word * f64::from(words)
     }
 
+    /// How much longer it takes for want of work, of which there are so many workgroups and subgroups in all.
+    pub(crate) fn unfilled(&self, workgroups: f64, subgroups: f64) -> f64 {
+        let cores = self.busy / self.in_a_core;
+        let idle_cores = cores / workgroups.max(1.0);
+        idle_cores.max(self.busy / subgroups.max(1.0)).max(1.0)
+    }
+
     pub(crate) fn of(profile: &DeviceProfile) -> Self {
         match profile.features.subgroups {
             // Registers that spill lie in the first-level cache, half of which the tile may take.
@@ -299,10 +314,9 @@ impl Costs {
                 multiply_adds: 11.0,
                 matrix: 45.0,
                 staged: 45.0 * f64::from(sizes.max),
-                invocations: 1,
-                workgroups: 1,
                 dispatch: 40_000.0,
                 busy: f64::from(profile.busy_workgroups),
+                in_a_core: 1.0,
             },
             sizes => Self {
                 lanes: sizes.map_or(32, |s| s.min),
@@ -314,10 +328,9 @@ impl Costs {
                 multiply_adds: 4.0,
                 matrix: 0.5,
                 staged: 2.0,
-                invocations: 8192,
-                workgroups: 64,
                 dispatch: 6000.0,
                 busy: f64::from(profile.busy_workgroups),
+                in_a_core: 4.0,
             },
         }
     }
@@ -352,6 +365,22 @@ mod tests {
         assert_eq!(choices.pick("q", &list), (0, Why::Cheapest));
         choices.forced = Some(KernelShape::Subgroup);
         assert_eq!(choices.pick("p", &list), (0, Why::Forced));
+    }
+
+    #[test]
+    fn what_is_forced_is_all_that_is_open_where_it_can_be() {
+        let all = || {
+            let shapes = [KernelShape::Subgroup, KernelShape::Rows];
+            shapes.map(|shape| (shape, candidate(shape, 1.0))).to_vec()
+        };
+        let open = |choices: Choices| -> Vec<KernelShape> {
+            let open = choices.open(all()).into_iter();
+            open.map(|(shape, _)| shape).collect()
+        };
+        let both = [KernelShape::Subgroup, KernelShape::Rows];
+        assert_eq!(open(Choices::default()), both);
+        assert_eq!(open(Choices::forced(KernelShape::Rows)), both[1..]);
+        assert_eq!(open(Choices::forced(KernelShape::Tiled)), both);
     }
 
     #[test]

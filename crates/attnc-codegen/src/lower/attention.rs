@@ -64,7 +64,8 @@ impl Lowerer<'_> {
             ..any.clone()
         };
         let decodes = any.q_len.is_none() && q_len != kv_len;
-        if !decodes || !AttentionKernel::decodes_otherwise(&any, &single, &self.plan.profile) {
+        let (profile, choices) = (&self.plan.profile, self.choices);
+        if !decodes || !AttentionKernel::decodes_otherwise(&any, &single, profile, choices) {
             return self.attention_case(value, attention, &problem, &any, &Dim::one());
         }
         let none = Extents::none();

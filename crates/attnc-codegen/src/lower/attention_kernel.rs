@@ -7,7 +7,7 @@ use super::attention_parts::{FEW, idle, split};
 use super::attention_problem::Sizes;
 use super::div_ceil;
 use crate::Stored;
-use crate::choice::{Candidate, Costs, KernelShape, exchange_width, waste};
+use crate::choice::{Candidate, Choices, Costs, KernelShape, exchange_width, waste};
 use crate::micro::{
     Access, AttentionTile, LANES, MAX_HELD, MatrixAttentionTile, MicroError, SubgroupAttentionTile,
     TiledAttentionTile, Weights,
@@ -74,8 +74,10 @@ impl AttentionKernel {
         any: &AttentionNeeds,
         single: &AttentionNeeds,
         profile: &DeviceProfile,
+        choices: &Choices,
     ) -> bool {
-        let [many, one] = [any, single].map(|needs| Self::candidates(needs, profile));
+        let open = |needs| choices.open(Self::candidates(needs, profile));
+        let [many, one] = [any, single].map(open);
         let in_parts = one.iter().any(|(k, _)| k.part_keys().is_some());
         in_parts || !matches!(many.first(), Some((Self::Rows(_), _)))
     }

@@ -37,9 +37,10 @@ fn keys(needs: &AttentionNeeds) -> u32 {
     needs.kv_len.unwrap_or(USUAL_KEYS).max(1)
 }
 
-/// How much longer it takes for want of workgroups, of which there are so many.
+/// How much longer it takes for want of workgroups, of which there are so many and one subgroup of each has work.
 pub(super) fn idle(workgroups: u32, costs: &Costs) -> f64 {
-    (costs.busy / f64::from(workgroups.max(1))).max(1.0)
+    let workgroups = f64::from(workgroups);
+    costs.unfilled(workgroups, workgroups)
 }
 
 /// The kernels that walk a part of the keys, each with the cost of joining them.

@@ -52,8 +52,11 @@ const MATRICES: [(u32, u32, u32, u32, u32); 3] =
 /// Lanes of the subgroups of devices that have matrices, as far as known, if they do not say more.
 const MATRIX_LANES: u32 = 32;
 
-/// Rows or columns that a product is taken to have where that depends on the run.
+/// Columns that a product is taken to have where that depends on the run, terms of its sums, and rows of a short run.
 const TYPICAL: u32 = 256;
+
+/// Rows of a long run: enough that no core is idle.
+const MANY: u32 = 1 << 20;
 
 impl MatmulNeeds {
     /// Every tile that can compute it, the cheapest first.
@@ -104,11 +107,6 @@ impl MatmulNeeds {
             ..self.tile.clone()
         };
         [4, 8].into_iter().map(tile).collect()
-    }
-
-    /// Whether the cost model has lanes share sums.
-    pub(super) fn cheapest_splits(&self, profile: &DeviceProfile) -> bool {
-        self.candidates(profile)[0].1.shape == KernelShape::Lanes
     }
 
     /// Tiles whose rows lanes share, where they can exchange numbers and A lies along k.
@@ -197,6 +195,29 @@ impl MatmulNeeds {
     }
 
     fn cost(&self, tile: &MatmulTile, costs: &Costs) -> f64 {
+        let Some(m) = self.m else {
+            // Twice as long in a short run weighs as much as in a long one: the geometric mean. In a short one that is
+            // little work, what a tile costs hardly shows beside handing it over.
+            let steps = self.elements(TYPICAL) * f64::from(self.terms()) / 4.0;
+            let dispatch = costs.dispatch * costs.busy / steps;
+            let [short, long] = [TYPICAL, MANY].map(|m| self.cost_of_rows(m, tile, costs));
+            return ((short + dispatch) * long).sqrt();
+        };
+        self.cost_of_rows(m, tile, costs)
+    }
+
+    /// Elements of the result, of so many rows.
+    fn elements(&self, m: u32) -> f64 {
+        let sizes = [self.batches.unwrap_or(1), m, self.n.unwrap_or(TYPICAL)];
+        sizes.into_iter().map(|n| f64::from(n.max(1))).product()
+    }
+
+    /// Terms of a sum, as far as known.
+    fn terms(&self) -> u32 {
+        constant(&self.k).unwrap_or(TYPICAL).max(1)
+    }
+
+    fn cost_of_rows(&self, m: u32, tile: &MatmulTile, costs: &Costs) -> f64 {
         let rows_of = (tile.block_rows(), tile.block_columns());
         // Lanes that have the tile together, what they compute with, what a workgroup has, and how many lanes idle.
         let (together, multiply_adds, (rows, columns), idle) = match tile.division {
@@ -213,21 +234,17 @@ impl MatmulNeeds {
         let each = self.loads(tile, costs) + multiply_adds;
         let spills = (sums / f64::from(costs.accumulators)).max(1.0);
         let waste = waste(rows, self.m) * waste(columns, self.n);
-        let size = |size: Option<u32>| f64::from(size.unwrap_or(TYPICAL));
-        let elements = f64::from(self.batches.unwrap_or(1)) * size(self.m) * size(self.n);
+        let elements = self.elements(m);
         let split = match tile.division {
             Division::Lanes { count } => f64::from(count),
             _ => 1.0,
         };
-        let invocations = (split * elements / sums).max(1.0);
+        let subgroups = split * elements / sums / f64::from(costs.lanes);
         let workgroups = match tile.invocations() {
             Some(_) => elements / (f64::from(rows) * f64::from(columns)),
-            None => invocations / f64::from(costs.lanes),
+            None => subgroups,
         };
-        let idle_cores = f64::from(costs.workgroups) / workgroups.max(1.0);
-        let unfilled = (f64::from(costs.invocations) / invocations)
-            .max(idle_cores)
-            .max(1.0);
+        let unfilled = costs.unfilled(workgroups, subgroups);
         each * spills * idle * waste * unfilled / f64::from(costs.lanes)
     }
 
@@ -249,8 +266,8 @@ impl MatmulNeeds {
             Division::Rows => (a * rows + b * columns) / (rows * columns),
             Division::Lanes { count } => {
                 // Each lane takes part in adding the parts up, and has the last steps alone.
-                let k = constant(&self.k).unwrap_or(TYPICAL);
-                let sums = f64::from(count.ilog2() * 4 * count) / f64::from(k.max(1));
+                let k = self.terms();
+                let sums = f64::from(count.ilog2() * 4 * count) / f64::from(k);
                 let each = (a * rows + b * columns) / (rows * columns) + sums * costs.exchange;
                 each * waste(4 * count, Some(k))
             }

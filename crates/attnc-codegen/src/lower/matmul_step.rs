@@ -8,6 +8,7 @@ use super::matmul_kernel::{FEW, MatmulNeeds};
 use super::pointwise::operations;
 use super::{Lowerer, constant, div_ceil, label};
 use crate::Stored;
+use crate::choice::KernelShape;
 use crate::micro::{Access, Division, LeftLoad, MatmulTile, RightLoad};
 use crate::params;
 use attnc_ir::{Diagnostic, Dim, Extents, Op, ValueId, layout};
@@ -62,7 +63,12 @@ impl Lowerer<'_> {
             m: Some(FEW),
             ..any.clone()
         };
-        let differs = any.m.is_none() && few.cheapest_splits(profile) && self.decodes();
+        let splits = |needs: &MatmulNeeds| {
+            let open = self.choices.open(needs.candidates(profile));
+            open.first()
+                .is_some_and(|(_, c)| c.shape == KernelShape::Lanes)
+        };
+        let differs = any.m.is_none() && self.decodes() && splits(&few) && !splits(&any);
         if !differs {
             return self.matmul_step(value, problem, &any, &Dim::one());
         }

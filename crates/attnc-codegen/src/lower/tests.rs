@@ -1,5 +1,5 @@
-use super::{Lowered, lower, storage_bindings_needed};
-use crate::choice::KernelShape;
+use super::{Lowered, lower, lower_with, storage_bindings_needed};
+use crate::choice::{Choices, KernelShape};
 use attnc_ir::scalar::{ScalarBuilder, ScalarExpr};
 use attnc_ir::{
     Attention, BinaryOp, CompareOp, DType, Dim, Extents, Graph, Op, ReduceOp, Shape, TensorData,
@@ -184,7 +184,6 @@ fn equal_layers_share_their_kernels() {
             "matmul_tiled.f32.32x32k16r4c1.bias_residual",
             "layer_norm_rows.f32",
             "matmul_tiled.f32.32x32k16r4c1.bias_gelu",
-            "matmul_lanes.f32.r4c2.bias_residual",
         ]
     );
     assert_eq!(lowered.plan.steps.len(), 18);
@@ -588,7 +587,7 @@ fn scores_of_unfused_attention_read_keys_along_k() {
     let s = g.apply(Op::MatMul, &[q, kt]).unwrap();
     g.add_output("s", s);
     let lowered = plan(&g);
-    assert_eq!(kernel(&lowered).name, "matmul_tiled.f32.32x32k16r4c1bkcs");
+    assert_eq!(kernel(&lowered).name, "matmul_tiled.f32.64x32k16r8c1bkcs");
     let words = uniform_values(&lowered, 0, &DimValues::from([("B", 2), ("S", 5)]));
     let expected = [
         [2, 3, 5, 5, 16].as_slice(),
@@ -713,7 +712,7 @@ fn more_than_two_batch_axes_are_read_by_elements() {
     let y = g.apply(Op::MatMul, &[a, b]).unwrap();
     g.add_output("y", y);
     let lowered = plan(&g);
-    assert_eq!(kernel(&lowered).name, "matmul_tiled.f32.32x32k16r4c1be");
+    assert_eq!(kernel(&lowered).name, "matmul_rows.f32.r4c2be");
     let lengths = DimValues::from([("A", 2), ("B", 3), ("C", 5), ("S", 7)]);
     assert_eq!(uniform_values(&lowered, 0, &lengths)[..5], [1, 30, 7, 8, 4]);
     let text = mods(kernel(&lowered));
@@ -732,7 +731,7 @@ fn batch_axes_meet_in_the_order_of_storage() {
     g.add_output("y", y);
     let lowered = plan(&g);
     let matmul = &lowered.plan.kernels[0];
-    assert_eq!(matmul.name, "matmul_tiled.f32.32x32k16r4c1aebe");
+    assert_eq!(matmul.name, "matmul_rows.f32.r4c2aebe");
     let lengths = DimValues::from([("A", 2), ("B", 3), ("C", 5), ("S", 7)]);
     let words = uniform_values(&lowered, 0, &lengths);
     assert_eq!(words[..5], [1, 30, 7, 8, 4]);
@@ -792,23 +791,21 @@ fn packed_results_are_written_by_whoever_owns_words_and_else_packed_behind() {
     let (web, desktop) = (DeviceProfile::webgpu(), DeviceProfile::desktop());
     assert_eq!(
         half_steps(DType::F16, "12", &web),
-        ["matmul_tiled.f16.32x32k16r4c1", "softmax_rows.f16"]
+        ["matmul_rows.f16.r4c2", "softmax_rows.f16"]
     );
     let odd = [
-        "matmul_tiled.f16_f32.32x32k16r4c1bscs",
+        "matmul_rows.f16_f32.r4c2bscs",
         "pointwise.f16.pack",
         "softmax_rows.f16_f32",
         "pointwise.f16.pack",
     ];
     assert_eq!(half_steps(DType::F16, "7", &web), odd);
-    let shared = odd.map(|name| name.replace("softmax_rows", "softmax_lanes"));
+    let mut shared = odd.map(|name| name.replace("softmax_rows", "softmax_lanes"));
+    shared[0] = "matmul_tiled.f16_f32.64x64k16r8c2bscs".to_owned();
     assert_eq!(half_steps(DType::F16, "N", &web), shared);
     assert_eq!(
         half_steps(DType::F16, "7", &desktop),
-        [
-            "matmul_tiled.f16.32x32k16r4c1bscs native",
-            "softmax_rows.f16 native"
-        ]
+        ["matmul_rows.f16.r4c2bscs native", "softmax_rows.f16 native"]
     );
     // No device knows bf16: it is packed everywhere.
     let bf16 = half_steps(DType::BF16, "7", &desktop);
@@ -962,6 +959,14 @@ fn few_rows_have_a_step_of_their_own_in_a_model_that_decodes() {
     let o = attend(&mut g, q, k, v, None);
     g.add_output("o", o);
     assert_eq!(kernels(&g)[..2], ["matmul_lanes", "matmul_tiled"]);
+    let forced = Choices::forced(KernelShape::Rows);
+    let rows = lower_with(&g, &DeviceProfile::webgpu(), &forced).unwrap();
+    let rows: Vec<_> = rows.plan.steps.iter().map(|s| s.op.as_str()).collect();
+    assert_eq!(
+        rows,
+        ["matmul", "attention", "copy"],
+        "one kernel for any length"
+    );
     let lowered = plan(&g);
     let groups = |step: usize, s: i64| {
         let lengths = DimValues::from([("S", s), ("P", 100)]);
@@ -970,4 +975,20 @@ fn few_rows_have_a_step_of_their_own_in_a_model_that_decodes() {
     };
     assert!(groups(0, 4) > 0 && groups(1, 4) == 0);
     assert!(groups(0, 5) == 0 && groups(1, 5) > 0);
+}
+
+#[test]
+fn a_product_of_few_columns_and_any_rows_has_no_kernel_for_few_rows() {
+    for columns in [64, 128, 1000] {
+        let of_rows = |rows: &str| {
+            let mut g = Graph::new("classifier");
+            let x = g.add_input("x", f32s(&[rows, "512"]));
+            let w = weight(&mut g, "w", &[512, columns]);
+            let y = g.apply(Op::MatMul, &[x, w]).unwrap();
+            g.add_output("y", y);
+            kernel(&plan(&g)).family().to_owned()
+        };
+        assert_eq!(of_rows("3"), "matmul_lanes", "{columns} columns");
+        assert_eq!(of_rows("S"), "matmul_tiled", "{columns} columns");
+    }
 }

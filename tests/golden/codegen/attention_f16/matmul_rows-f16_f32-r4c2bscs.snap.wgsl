@@ -1,23 +1,22 @@
-// matmul_tiled.f16_f32.32x32k16r4c1bscs
+// matmul_rows.f16_f32.r4c2bscs
 //
 // Linked by attnc; generated, do not edit.
 
 // ---- params (generated)
 
-// params: workgroups of 64
+// params: workgroups of 32
 
-const WORKGROUP_SIZE: u32 = 64u;
+const WORKGROUP_SIZE: u32 = 32u;
 
-// ---- kernels/matmul_tiled.wgsl
+// ---- kernels/matmul_rows.wgsl
 
 // Matrix product: C[b0, b1, m, n] = epilogue(sum over k of A[b0, b1, m, k] * B[b0, b1, k, n])
 //
-// A workgroup owns BLOCK_M x BLOCK_N outputs. It copies BLOCK_K columns of A and as many rows of B to workgroup
-// memory, where each invocation reads what its tile of ROWS x COLUMNS sums in registers needs: an element of
-// memory is read once for the whole block, and one of workgroup memory once for a tile.
+// One invocation owns a tile of ROWS x COLUMNS outputs in registers and walks k four at a time: a
+// row of A gives one vec4, a block of B one mat4x4, and their product is the micro-kernel's step.
 //
-// Blocking of the three levels: Goto and van de Geijn 2008, Anatomy of High-Performance Matrix Multiplication,
-// ACM TOMS 34(3), section 4; on GPUs Volkov and Demmel 2008, Benchmarking GPUs to Tune Dense Linear Algebra, SC'08.
+// The split into macro-kernel (here) and micro-kernel (generated): Van Zee and van de Geijn 2015,
+// BLIS, ACM TOMS 41(3), section 5.
 //
 // Layout: every axis of A, B and C is strided, in elements; a broadcast batch axis has stride 0.
 
@@ -26,63 +25,51 @@ const WORKGROUP_SIZE: u32 = 64u;
 @group(0) @binding(2) var<storage, read> b: array<b_item>;
 @group(0) @binding(3) var<storage, read_write> c: array<c_item>;
 
-// By rows of k: four rows of A, or four columns of B, an item.
-var<workgroup> a_tile: array<vec4<f32>, BLOCK_K * A_STRIDE>;
-var<workgroup> b_tile: array<vec4<f32>, BLOCK_K * B_STRIDE>;
-
 @compute @workgroup_size(WORKGROUP_SIZE)
-fn matmul_tiled(
+fn matmul_rows(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let column_blocks = div_ceil(shape.n, BLOCK_N);
-    let row_blocks = div_ceil(shape.m, BLOCK_M);
-    let index = linear_workgroup(group, groups);
-    let batch = index / (column_blocks * row_blocks);
+    // Neighbouring invocations own neighbouring columns of the same rows.
+    let column_tiles = div_ceil(shape.n, COLUMNS);
+    let row_tiles = div_ceil(shape.m, ROWS);
+    let index = linear_workgroup(group, groups) * WORKGROUP_SIZE + lane;
+    let batch = index / (column_tiles * row_tiles);
+    let n = (index % column_tiles) * COLUMNS;
+    let m = ((index / column_tiles) % row_tiles) * ROWS;
     let b0 = batch / shape.b1;
     let b1 = batch % shape.b1;
     if b0 >= shape.b0 {
         return;
     }
-    // Blocks of the same columns follow each other, so that B is in the cache.
-    let block_m = (index % row_blocks) * BLOCK_M;
-    let block_n = ((index / row_blocks) % column_blocks) * BLOCK_N;
-    let row = lane / ACROSS;
-    let column = lane % ACROSS;
 
+    let rows = a_rows(b0, b1, m);
+    let columns = b_columns(b0, b1, n);
     var tile: Tile = tile_zero();
-    for (var k = 0u; k < shape.k; k += BLOCK_K) {
-        stage(b0, b1, block_m, block_n, k, lane);
-        workgroupBarrier();
-        for (var step = 0u; step < BLOCK_K; step++) {
-            tile_multiply_add(&tile, step * A_STRIDE + row * (ROWS / 4u), step * B_STRIDE + column);
-        }
-        workgroupBarrier();
+    for (var k = 0u; k < shape.k; k += 4u) {
+        tile_multiply_add(&tile, rows, columns, k);
     }
 
-    // An invocation's blocks of columns lie ACROSS blocks apart: what neighbours read and write lies side by side.
-    let m = block_m + row * ROWS;
-    let n = block_n + 4u * column;
-    for (var r = 0u; r < ROWS && m + r < shape.m; r++) {
-        let sums = tile_row(tile, r);
-        for (var block = 0u; block < COLUMN_BLOCKS; block++) {
-            let at = n + 4u * ACROSS * block;
-            if at < shape.n {
-                store_block(b0, b1, m + r, at, row_block(sums, block));
-            }
+    // The epilogue may be long, so it stands in a loop, not in ROWS * COLUMNS copies.
+    let live_rows = min(ROWS, shape.m - m);
+    let live_blocks = min(COLUMN_BLOCKS, div_ceil(shape.n - n, 4u));
+    for (var r = 0u; r < live_rows; r++) {
+        let row = tile_row(tile, r);
+        for (var block = 0u; block < live_blocks; block++) {
+            store_block(b0, b1, m + r, n + 4u * block, row_block(row, block));
         }
     }
 }
 
 // ---- micro (generated)
 
-// micro: matmul register tile of 4 rows x 4 columns (generated)
+// micro: matmul register tile of 4 rows x 8 columns (generated)
 //
-// One step of k at once: tile row += element of A * row of B.
+// Four steps of k at once: tile row += (4 x 4 block of B) * (4 elements of A's row).
 
 const ROWS: u32 = 4u;
-const COLUMNS: u32 = 4u;
+const COLUMNS: u32 = 8u;
 
 alias a_item = vec2<u32>;
 alias b_item = u32;
@@ -99,6 +86,7 @@ struct ARows {
 // Where the columns of B start; a column past the end repeats the last.
 struct BColumns {
     c0: vec4<u32>,
+    c1: vec4<u32>,
 }
 
 fn a_rows(b0: u32, b1: u32, m: u32) -> ARows {
@@ -119,6 +107,7 @@ fn b_columns(b0: u32, b1: u32, n: u32) -> BColumns {
     let start = shape.b_offset + b0 * shape.b_b0_stride + b1 * shape.b_b1_stride;
     return BColumns(
         start + shape.b_n_stride * vec4<u32>(min(n + 0u, shape.n - 1u), min(n + 1u, shape.n - 1u), min(n + 2u, shape.n - 1u), min(n + 3u, shape.n - 1u)),
+        start + shape.b_n_stride * vec4<u32>(min(n + 4u, shape.n - 1u), min(n + 5u, shape.n - 1u), min(n + 6u, shape.n - 1u), min(n + 7u, shape.n - 1u)),
     );
 }
 
@@ -136,99 +125,60 @@ fn load_b(at: vec4<u32>, k: u32) -> mat4x4<f32> {
     );
 }
 
-const COLUMN_BLOCKS: u32 = 1u;
+const COLUMN_BLOCKS: u32 = 2u;
 
 // Row r, columns 4 c to 4 c + 3 of its own.
 struct Tile {
     r0c0: vec4<f32>,
+    r0c1: vec4<f32>,
     r1c0: vec4<f32>,
+    r1c1: vec4<f32>,
     r2c0: vec4<f32>,
+    r2c1: vec4<f32>,
     r3c0: vec4<f32>,
+    r3c1: vec4<f32>,
 }
 
 fn tile_zero() -> Tile {
     return Tile();
 }
 
-const ACROSS: u32 = 8u;
-const BLOCK_M: u32 = 32u;
-const BLOCK_N: u32 = 32u;
-const BLOCK_K: u32 = 16u;
-const A_STRIDE: u32 = 9u;
-const B_STRIDE: u32 = 9u;
-
-// Where block i of a tile starts, as k and m.
-fn a_place(i: u32) -> vec2<u32> {
-    return 4u * vec2<u32>(i % (BLOCK_K / 4u), i / (BLOCK_K / 4u));
-}
-
-// Where block i of a tile starts, as k and n.
-fn b_place(i: u32) -> vec2<u32> {
-    return 4u * vec2<u32>(i / (BLOCK_N / 4u), i % (BLOCK_N / 4u));
-}
-
-// Four rows of A at four steps of k: a vector for each step.
-fn a_block(b0: u32, b1: u32, m: u32, k: u32) -> mat4x4<f32> {
-    if k >= shape.k {
-        return mat4x4<f32>();
-    }
-    let rows = a_rows(b0, b1, m);
-    return transpose(mat4x4<f32>(
-        load_a(rows.r0, k),
-        load_a(rows.r1, k),
-        load_a(rows.r2, k),
-        load_a(rows.r3, k),
-    ));
-}
-
-// Four columns of B at four steps of k: a vector for each step.
-fn b_block(b0: u32, b1: u32, n: u32, k: u32) -> mat4x4<f32> {
-    if k >= shape.k {
-        return mat4x4<f32>();
-    }
-    let columns = b_columns(b0, b1, n);
-    return load_b(columns.c0, k);
-}
-
-fn put_a(k: u32, m: u32, block: mat4x4<f32>) {
-    let at = k * A_STRIDE + m / 4u;
-    a_tile[at + 0u * A_STRIDE] = block[0];
-    a_tile[at + 1u * A_STRIDE] = block[1];
-    a_tile[at + 2u * A_STRIDE] = block[2];
-    a_tile[at + 3u * A_STRIDE] = block[3];
-}
-
-fn put_b(k: u32, n: u32, block: mat4x4<f32>) {
-    let at = k * B_STRIDE + n / 4u;
-    b_tile[at + 0u * B_STRIDE] = block[0];
-    b_tile[at + 1u * B_STRIDE] = block[1];
-    b_tile[at + 2u * B_STRIDE] = block[2];
-    b_tile[at + 3u * B_STRIDE] = block[3];
-}
-
-fn tile_multiply_add(tile: ptr<function, Tile>, a_at: u32, b_at: u32) {
-    let b0 = b_tile[b_at + 0u];
-    let a0 = a_tile[a_at + 0u];
-    (*tile).r0c0 += a0.x * b0;
-    (*tile).r1c0 += a0.y * b0;
-    (*tile).r2c0 += a0.z * b0;
-    (*tile).r3c0 += a0.w * b0;
+fn tile_multiply_add(tile: ptr<function, Tile>, rows: ARows, columns: BColumns, k: u32) {
+    let b0 = load_b(columns.c0, k);
+    let b1 = load_b(columns.c1, k);
+    let a0 = load_a(rows.r0, k);
+    (*tile).r0c0 += b0 * a0;
+    (*tile).r0c1 += b1 * a0;
+    let a1 = load_a(rows.r1, k);
+    (*tile).r1c0 += b0 * a1;
+    (*tile).r1c1 += b1 * a1;
+    let a2 = load_a(rows.r2, k);
+    (*tile).r2c0 += b0 * a2;
+    (*tile).r2c1 += b1 * a2;
+    let a3 = load_a(rows.r3, k);
+    (*tile).r3c0 += b0 * a3;
+    (*tile).r3c1 += b1 * a3;
 }
 
 struct TileRow {
     c0: vec4<f32>,
+    c1: vec4<f32>,
 }
 
 fn tile_row(tile: Tile, r: u32) -> TileRow {
-    var row = TileRow(tile.r0c0);
+    var row = TileRow(tile.r0c0, tile.r0c1);
     row.c0 = select(row.c0, tile.r1c0, r == 1u);
+    row.c1 = select(row.c1, tile.r1c1, r == 1u);
     row.c0 = select(row.c0, tile.r2c0, r == 2u);
+    row.c1 = select(row.c1, tile.r2c1, r == 2u);
     row.c0 = select(row.c0, tile.r3c0, r == 3u);
+    row.c1 = select(row.c1, tile.r3c1, r == 3u);
     return row;
 }
 
 fn row_block(row: TileRow, block: u32) -> vec4<f32> {
     var x = row.c0;
+    x = select(x, row.c1, block == 1u);
     return x;
 }
 
@@ -272,21 +222,6 @@ struct Shape {
     c_b1_stride: u32,
     c_m_stride: u32,
     c_n_stride: u32,
-}
-
-// ---- lib/matmul_stage.wgsl
-
-// Fills the workgroup's tiles of A and B with the steps k to k + BLOCK_K - 1 of the rows from m and the columns from n.
-
-fn stage(b0: u32, b1: u32, m: u32, n: u32, k: u32, lane: u32) {
-    for (var i = lane; i < BLOCK_M * BLOCK_K / 16u; i += WORKGROUP_SIZE) {
-        let at = a_place(i);
-        put_a(at.x, at.y, a_block(b0, b1, m + at.y, k + at.x));
-    }
-    for (var i = lane; i < BLOCK_N * BLOCK_K / 16u; i += WORKGROUP_SIZE) {
-        let at = b_place(i);
-        put_b(at.x, at.y, b_block(b0, b1, n + at.y, k + at.x));
-    }
 }
 
 // ---- lib/indexing.wgsl
