@@ -4,7 +4,7 @@
 //! code is not 0; `[..]` stands for what differs between machines. `ATTNC_BLESS=1` rewrites them.
 //! Commands run in the root of the workspace.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const ATTNC: &str = env!("CARGO_BIN_EXE_attnc");
@@ -201,21 +201,56 @@ fn unindented(text: &str) -> String {
     lines.join("\n")
 }
 
-#[test]
-fn the_readmes_shader_is_what_compile_writes() {
-    let folder = tempfile::tempdir().expect("there is a folder for temporary files");
-    let folder = folder.path();
+fn compile_causal(folder: &Path, kernels: &str) {
     let output = attnc()
         .args(["compile", "tests/cases/cli/files/causal.attn"])
-        .args(["--kernels", "rows", "-o"])
+        .args(["--kernels", kernels, "-o"])
         .arg(folder)
         .current_dir(root())
         .output();
     assert!(output.expect("attnc starts").status.success());
+}
+
+fn shaders(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).expect("compile wrote a folder");
-    let written: String = files
-        .map(|file| file.expect("it is readable").path())
+    let files = files.map(|file| file.expect("it is readable").path());
+    let mut files: Vec<_> = files
         .filter(|path| path.extension().is_some_and(|e| e == "wgsl"))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn compiling_again_leaves_no_kernel_of_before() {
+    let [again, fresh] = ["again", "fresh"]
+        .map(|_| tempfile::tempdir().expect("there is a folder for temporary files"));
+    compile_causal(again.path(), "rows");
+    let first = shaders(again.path());
+    let mine = again.path().join("mine.wgsl");
+    std::fs::write(&mine, "// mine").expect("the folder can be written to");
+    compile_causal(again.path(), "tiled");
+    compile_causal(fresh.path(), "tiled");
+    let names = |files: Vec<PathBuf>| -> Vec<_> {
+        let names = files
+            .iter()
+            .map(|file| file.file_name().map(ToOwned::to_owned));
+        names.collect()
+    };
+    let mut expected = names(shaders(fresh.path()));
+    assert!(!expected.contains(&first[0].file_name().map(ToOwned::to_owned)));
+    expected.push(mine.file_name().map(ToOwned::to_owned));
+    expected.sort();
+    assert_eq!(names(shaders(again.path())), expected);
+}
+
+#[test]
+fn the_readmes_shader_is_what_compile_writes() {
+    let folder = tempfile::tempdir().expect("there is a folder for temporary files");
+    let folder = folder.path();
+    compile_causal(folder, "rows");
+    let written: String = shaders(folder)
+        .iter()
         .map(|path| std::fs::read_to_string(path).expect("a shader is text"))
         .collect();
     let written = unindented(&written);

@@ -27,7 +27,7 @@
 use crate::fit::is_file_name;
 use crate::{Buffer, DType, PLAN_VERSION, Plan, PlanError, PlanErrors, WeightSource};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The file that holds the plan.
@@ -66,7 +66,8 @@ pub enum BundleError {
     Weights(Vec<String>),
 }
 
-/// Writes a bundle; the folder is made if need be, files of these names are replaced.
+/// Writes a bundle; the folder is made if need be, files of these names are replaced. Where a bundle is there already,
+/// its kernels that this one has not are removed; nothing else is.
 ///
 /// # Errors
 /// Where the plan is not valid, weights are missing or have the wrong size, or a file cannot be
@@ -75,10 +76,12 @@ pub fn write(dir: &Path, plan: &Plan, weights: &dyn WeightSource) -> Result<(), 
     plan.check()?;
     let tensors = weight_views(plan, weights)?;
     create_dir(dir)?;
+    let mut stale = kernel_files(dir);
     let mut stored = plan.clone();
     for kernel in &mut stored.kernels {
         let file = format!("{}.wgsl", kernel.name);
         write_file(&dir.join(&file), kernel.wgsl.as_bytes())?;
+        stale.remove(&file);
         kernel.wgsl = file;
     }
     let path = dir.join(PLAN_FILE);
@@ -88,7 +91,41 @@ pub fn write(dir: &Path, plan: &Plan, weights: &dyn WeightSource) -> Result<(), 
         error,
     })?;
     write_file(&path, format!("{json}\n").as_bytes())?;
-    write_weights(&dir.join(WEIGHTS_FILE), tensors)
+    write_weights(&dir.join(WEIGHTS_FILE), tensors)?;
+    stale
+        .iter()
+        .try_for_each(|file| remove_file(&dir.join(file)))
+}
+
+/// The files of kernels of the bundle in a folder, as its plan names them, whatever version of attnc wrote it; none
+/// where there is no bundle.
+fn kernel_files(dir: &Path) -> BTreeSet<String> {
+    #[derive(serde::Deserialize)]
+    struct Written {
+        kernels: Vec<Kernel>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Kernel {
+        name: String,
+        wgsl: String,
+    }
+    let text = std::fs::read_to_string(dir.join(PLAN_FILE)).unwrap_or_default();
+    let Ok(Written { kernels }) = serde_json::from_str(&text) else {
+        return BTreeSet::new();
+    };
+    let kernels = kernels.into_iter();
+    let ours = kernels.filter(|k| is_file_name(&k.name) && k.wgsl == format!("{}.wgsl", k.name));
+    ours.map(|kernel| kernel.wgsl).collect()
+}
+
+fn remove_file(path: &Path) -> Result<(), BundleError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(BundleError::Io {
+            path: path.to_owned(),
+            error,
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn create_dir(dir: &Path) -> Result<(), BundleError> {

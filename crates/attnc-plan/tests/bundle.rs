@@ -5,7 +5,7 @@ use attnc_plan::{
     Access, Binding, Buffer, DType, DeviceProfile, Dim, KernelArtifact, Plan, Port, Step, Uniform,
     WeightSource,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// A folder of its own below the target directory, empty at first.
@@ -74,6 +74,41 @@ fn what_is_written_reads_back() {
     assert_eq!(stored.bytes("h"), Some([7; 6].as_slice()));
     let shader = std::fs::read_to_string(dir.join("scale.f32.wgsl")).unwrap();
     assert_eq!(shader, plan().kernels[0].wgsl);
+}
+
+#[test]
+fn kernels_of_an_earlier_bundle_are_removed_and_nothing_else() {
+    let dir = folder("earlier");
+    write(&dir, &plan(), &weights()).unwrap();
+    for file in ["mine.wgsl", "notes.txt"] {
+        std::fs::write(dir.join(file), "mine").unwrap();
+    }
+    let mut other = plan();
+    other.kernels[0].name = "scale.f32.v2".into();
+    write(&dir, &other, &weights()).unwrap();
+    let files = || {
+        let files = std::fs::read_dir(&dir).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names.collect::<BTreeSet<_>>()
+    };
+    let bundle = [PLAN_FILE, WEIGHTS_FILE, "scale.f32.v2.wgsl"];
+    let whole = bundle.into_iter().chain(["mine.wgsl", "notes.txt"]);
+    assert_eq!(files(), whole.map(str::to_owned).collect());
+    assert_eq!(read_plan(&dir).unwrap(), other);
+
+    // Names that no bundle has, in what only looks like one, whatever its version.
+    let planted = r#"{"version": 99, "kernels": [
+        {"name": "gone", "wgsl": "gone.wgsl"},
+        {"name": "notes", "wgsl": "notes.txt"},
+        {"name": "other", "wgsl": "mine.wgsl"},
+        {"name": "../out", "wgsl": "../out.wgsl"}]}"#;
+    std::fs::write(dir.join(PLAN_FILE), planted).unwrap();
+    let out = dir.parent().unwrap().join("out.wgsl");
+    std::fs::write(&out, "out").unwrap();
+    let before = files();
+    write(&dir, &other, &weights()).unwrap();
+    assert_eq!(files(), before);
+    assert!(out.exists());
 }
 
 #[test]

@@ -69,12 +69,12 @@ pub(super) fn of_halves(site: &'static str, need: &Need) -> Vec<Trial> {
     let causal = halves(several_tiles(CAUSAL));
     let masked = trial(
         format!("properties/garbage behind a boolean mask in f16 on {site}"),
-        &[need.clone()],
+        std::slice::from_ref(need),
         move || masked_keys(&boolean, [&GARBAGE, &GARBAGE], site),
     );
     let future = trial(
         format!("properties/keys of the future in f16 on {site}"),
-        &[need.clone()],
+        std::slice::from_ref(need),
         move || hidden_keys(&causal, |q, kv, _| kv <= q, site),
     );
     vec![masked, future]

@@ -19,7 +19,7 @@ pub(super) fn trials() -> Vec<Trial> {
 fn on(site: &'static str, need: &Need) -> Vec<Trial> {
     let of_family = |family: Family| {
         let name = format!("properties/{} in f16 on {site}", family.name);
-        trial(name, &[need.clone()], move || family.check(site))
+        trial(name, std::slice::from_ref(need), move || family.check(site))
     };
     let mut trials: Vec<_> = families().into_iter().map(of_family).collect();
     trials.extend(leaks::of_halves(site, need));
