@@ -1,10 +1,9 @@
 // Fused attention, forward: O = prob_mod(softmax(score_mod(scale * Q K^T), mask_mod, sink)) V
 //
-// A workgroup is one subgroup, or the first lanes of a wider one, and owns ROWS query rows of one batch and KV
-// head: of one head, or of all its heads where they have few rows each. Lanes own columns: each holds its columns
-// of Q and O for all rows, and loads its columns of K and V once for all rows. The softmax of a row is one lane's.
-// Tiles of BLOCK_M queries and BLOCK_N keys are skipped where no key counts. The slot `walk` says which keys it walks,
-// and what becomes of its sums.
+// A workgroup is one subgroup, or the first lanes of a wider one, and owns a block of query rows of one batch and KV
+// head. Lanes own columns: each holds its columns of Q and O for all rows, and loads its columns of K and V once for
+// all rows. The softmax of a row is one lane's. Tiles of keys that count for none of the rows are skipped. The slot
+// `walk` says which keys are walked, and what becomes of the sums.
 //
 // Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). O is scaled only when
 // a score passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the
@@ -12,17 +11,19 @@
 //
 // Layout: Q, O are [B, H, M, D]; K, V are [B, H / heads_per_kv, N, D]; the last axis contiguous, in elements.
 
-import package::params::{WORKGROUP_SIZE, BLOCK_M, BLOCK_N};
-import package::mods::{block_some, block_all, HAS_FILL, SETTLED_ABOVE};
-import package::micro::{ROWS, GROUP, PACKS_HEADS, IS_MASKED, Rows, RowIndex, RowMask, QTile, OTile, q_item, k_item, v_item, o_item};
-import package::micro::{row_numbers, rows_score_mod, rows_mask_mod, rows_prob_mod};
-import package::micro::{tile_load_q, tile_dot_k, load_v, v_where, v_is_odd, lanes_or};
+import package::params::{WORKGROUP_SIZE};
+import package::mods::{HAS_FILL, SETTLED_ABOVE};
+import package::micro::{ROWS, GROUP, SCORES_MASK, Rows, RowIndex, RowMask, QTile, OTile, q_item, k_item, v_item, o_item};
+import package::micro::{row_numbers, rows_score_mod, rows_mask_mod, rows_prob_mod, lanes_or};
+import package::micro::{tile_load_q, tile_dot_k, load_v_where, v_is_odd};
 import package::micro::{tile_zero, tile_scale, tile_add_v, tile_store_o};
 import package::walk::{part_count, part_keys, part_rows, rows_end};
-import package::lib::online_softmax::{SCORE_MIN, NEG_INF_BITS, HEADROOM};
+import package::lib::online_softmax::{SCORE_MIN, HEADROOM};
 import package::lib::attention_shape::{Shape};
-import package::lib::balanced::{balanced};
-import package::lib::indexing::{linear_workgroup, div_ceil};
+import package::lib::row_block::{row_block, rows_of};
+import package::lib::tile_runs::{tile_rows, next_run};
+import package::lib::key_facts::{Key, LIVE, DEAD, NEXT, key_of, facts_of_two};
+import package::lib::indexing::{linear_workgroup};
 
 @group(0) @binding(0) var<uniform> shape: Shape;
 @group(0) @binding(1) var<storage, read> q: array<q_item>;
@@ -38,27 +39,9 @@ struct Place {
     k_first: u32,
 }
 
-// The scores of one key, and for which rows it is one.
-struct Key {
-    score: Rows,
-    live: RowMask,
-}
-
 fn key_at(kv_idx: u32, attends: RowMask, tile: QTile, lane: u32, at: Place) -> Key {
     let qk = tile_dot_k(tile, lane, at.k_first + kv_idx * shape.k_row_stride);
-    let score = rows_score_mod(qk, at.b, at.h, at.q_idx, kv_idx);
-    let live = attends & (bitcast<RowIndex>(score) != RowIndex(NEG_INF_BITS));
-    return Key(select(Rows(SCORE_MIN), score, live), live);
-}
-
-// What is true of some row that this walk is for, of any lane.
-const OUTGROWS: u32 = 1u; // a score passes m by more than HEADROOM
-const LIVE: u32 = 2u; // the key counts
-const DEAD: u32 = 4u; // the key does not count
-const NEXT: u32 = 4u; // LIVE and DEAD of the next key are as many times as large
-
-fn facts_of(live: RowMask, counts: RowMask) -> u32 {
-    return select(0u, LIVE, any(live & counts)) | select(0u, DEAD, any(!live & counts));
+    return key_of(rows_score_mod(qk, at.b, at.h, at.q_idx, kv_idx), attends);
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -67,113 +50,84 @@ fn flash_attention_fwd_subgroup(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    // Few rows of each head: the heads of a KV head lie behind each other.
-    let heads = select(1u, shape.heads_per_kv, PACKS_HEADS && shape.q_len < ROWS);
-    let row_count = heads * shape.q_len;
-    let blocks = div_ceil(row_count, ROWS);
-    let head_groups = shape.heads / heads;
     let parts = part_count(shape.kv_len);
     let part = linear_workgroup(group, groups) % parts;
-    let index = linear_workgroup(group, groups) / parts;
-    let b = index / (blocks * head_groups);
+    let block = row_block(linear_workgroup(group, groups) / parts, shape);
+    let b = block.b;
     if b >= shape.batch {
         return;
     }
-    let first_head = (index / blocks) % head_groups * heads;
-    let first_row = balanced(index % blocks, blocks) * ROWS;
-
-    // Rows past the end stand in for the last row, and are not stored.
-    let rows = min(ROWS, row_count - first_row);
     let number = row_numbers(lane);
-    let row = min(first_row + number, RowIndex(row_count - 1u));
-    let h = first_head + row / shape.q_len;
+    let row = rows_of(block, number);
+    let h = block.first_head + row / shape.q_len;
     let q_idx = row % shape.q_len;
-    let kv_head = first_head / shape.heads_per_kv;
+    let kv_head = block.first_head / shape.heads_per_kv;
     let at = Place(b, h, q_idx, shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride);
     let v_first = shape.v_offset + b * shape.v_batch_stride + kv_head * shape.v_head_stride;
     let q_row = shape.q_offset + b * shape.q_batch_stride + h * shape.q_head_stride + q_idx * shape.q_row_stride;
     let o_first = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
     let o_row = part_rows(o_first, part);
     let keys = part_keys(part, shape.kv_len);
-    let q_first = select(first_row / BLOCK_M * BLOCK_M, 0u, heads > 1u);
-    let q_last = min(q_first + BLOCK_M, shape.q_len) - 1u;
+    let tiles = tile_rows(block, shape.q_len, keys.y);
 
     let tile = tile_load_q(q_row, lane, shape.scale);
     var out: OTile;
     var span = ROWS; // the rows that one walk over the keys is for
     var skips = true;
-    for (var first = 0u; first < rows;) {
+    for (var first = 0u; first < block.rows;) {
         let counts = (number >= RowIndex(first)) & (number < RowIndex(first + span));
         var row_max = Rows(SCORE_MIN);
         var m = Rows(SCORE_MIN); // a score of the row that none passes by more than HEADROOM
         var l = Rows(0.0); // running sum of exp(score - m)
         var has_odd = false;
         out = tile_zero();
-        for (var kv_first = keys.x; kv_first < keys.y; kv_first += BLOCK_N) {
-            let kv_last = min(kv_first + BLOCK_N, keys.y) - 1u;
-            if skips && !block_some(b, first_head, q_first, q_last, kv_first, kv_last) {
-                continue;
-            }
-            let full = block_all(b, first_head, q_first, q_last, kv_first, kv_last);
-            var kv_idx = kv_first;
-            loop {
-                var top = m;
-                // Two keys, so that O is read and written once for both, until a score passes m by too much.
-                for (; kv_idx <= kv_last; kv_idx += 2u) {
-                    let kv_next = min(kv_idx + 1u, kv_last);
-                    var attends = RowMask(true);
-                    var attends_next = RowMask(kv_next > kv_idx);
-                    if !full {
-                        attends = rows_mask_mod(b, h, q_idx, kv_idx);
-                        attends_next &= rows_mask_mod(b, h, q_idx, kv_next);
-                        if lanes_or(select(0u, LIVE, any(attends | attends_next))) == 0u {
-                            continue;
-                        }
+        var run = next_run(keys.x, tiles, skips);
+        while run.kv_idx < keys.y {
+            var top = m;
+            // Two keys, so that O is read and written once for both, until a score passes m by too much.
+            for (; run.kv_idx < run.end; run.kv_idx += 2u) {
+                let kv_idx = run.kv_idx;
+                let kv_next = min(kv_idx + 1u, run.end - 1u);
+                var attends = RowMask(true);
+                var attends_next = RowMask(kv_next > kv_idx);
+                var facts = select(LIVE, LIVE | NEXT * LIVE, kv_next > kv_idx);
+                if !run.full {
+                    attends = rows_mask_mod(b, h, q_idx, kv_idx);
+                    attends_next &= rows_mask_mod(b, h, q_idx, kv_next);
+                    facts = facts_of_two(attends, attends_next, counts);
+                    if (facts & (LIVE | NEXT * LIVE)) == 0u {
+                        continue;
                     }
-                    let key = key_at(kv_idx, attends, tile, lane, at);
-                    let next = key_at(kv_next, attends_next, tile, lane, at);
-                    top = max(m, max(key.score, next.score));
-                    m = select(m, top, l == Rows(0.0));
-                    let facts = lanes_or(
-                        select(0u, OUTGROWS, any(top > m + HEADROOM))
-                            | facts_of(key.live, counts)
-                            | NEXT * facts_of(next.live, counts),
-                    );
-                    if (facts & OUTGROWS) != 0u {
-                        break;
-                    }
-                    row_max = max(row_max, top);
-                    // A row for which a key is masked takes nothing of it, not even 0 * NaN.
-                    let x = v_where(load_v(v_first + kv_idx * shape.v_row_stride, lane), (facts & LIVE) != 0u);
-                    let x_next = v_where(
-                        load_v(v_first + kv_next * shape.v_row_stride, lane),
-                        (facts & (NEXT * LIVE)) != 0u,
-                    );
-                    if IS_MASKED {
-                        has_odd |= (facts & DEAD) != 0u && v_is_odd(x);
-                        has_odd |= (facts & (NEXT * DEAD)) != 0u && v_is_odd(x_next);
-                    }
-                    let p = select(Rows(0.0), exp(key.score - m), key.live);
-                    let p_next = select(Rows(0.0), exp(next.score - m), next.live);
-                    l += p + p_next;
-                    tile_add_v(
-                        &out,
-                        rows_prob_mod(p, b, h, q_idx, kv_idx),
-                        x,
-                        rows_prob_mod(p_next, b, h, q_idx, kv_next),
-                        x_next,
-                    );
                 }
-                if kv_idx > kv_last {
+                let key = key_at(kv_idx, attends, tile, lane, at);
+                let next = key_at(kv_next, attends_next, tile, lane, at);
+                if SCORES_MASK {
+                    facts = facts_of_two(key.live, next.live, counts);
+                }
+                top = max(m, max(key.score, next.score));
+                m = select(m, top, l == Rows(0.0));
+                if lanes_or(select(0u, 1u, any(top > m + HEADROOM))) != 0u {
                     break;
                 }
-                // Rows that did not outgrow m keep it: what they come to must not depend on other rows.
-                let raised = select(m, top, top > m + HEADROOM);
-                let shrink = exp(m - raised);
-                l *= shrink;
-                m = raised;
-                tile_scale(&out, shrink);
+                row_max = max(row_max, top);
+                // A row for which a key is masked takes nothing of it, not even 0 * NaN.
+                let x = load_v_where(v_first + kv_idx * shape.v_row_stride, lane, (facts & LIVE) != 0u);
+                let x_next = load_v_where(v_first + kv_next * shape.v_row_stride, lane, (facts & (NEXT * LIVE)) != 0u);
+                has_odd |= (facts & DEAD) != 0u && v_is_odd(x);
+                has_odd |= (facts & (NEXT * DEAD)) != 0u && v_is_odd(x_next);
+                let p = select(Rows(0.0), exp(key.score - m), key.live);
+                let p_next = select(Rows(0.0), exp(next.score - m), next.live);
+                l += p + p_next;
+                let weight = rows_prob_mod(p, b, h, q_idx, kv_idx);
+                tile_add_v(&out, weight, x, rows_prob_mod(p_next, b, h, q_idx, kv_next), x_next);
             }
+            // Rows that did not outgrow m keep it: what they come to must not depend on other rows.
+            let raised = select(m, top, top > m + HEADROOM);
+            let shrink = exp(m - raised);
+            l *= shrink;
+            m = raised;
+            tile_scale(&out, shrink);
+            run = next_run(run.kv_idx, tiles, skips);
         }
         // An infinity or NaN of V that counts for some rows and not for others: those are walked one by one.
         if subgroupAny(has_odd) {
@@ -186,9 +140,9 @@ fn flash_attention_fwd_subgroup(
             skips = false;
             continue;
         }
-        let own = counts & (number < RowIndex(rows)) & RowMask(lane < GROUP);
+        let own = counts & (number < RowIndex(block.rows)) & RowMask(lane < GROUP);
         let factor = rows_end(o_row, own, m, l, row_max, b, h, q_idx);
-        tile_store_o(o_row, lane, first, min(first + span, rows), out, factor);
+        tile_store_o(o_row, lane, first, min(first + span, block.rows), out, factor);
         first += span;
     }
 }

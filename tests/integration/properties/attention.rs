@@ -39,6 +39,10 @@ fn shapes() -> Vec<Family> {
         scale: 0.7,
         ..Heads::of(20)
     };
+    let widened = Heads {
+        value_dim: 96,
+        ..Heads::of(64)
+    };
     let grouped = Heads {
         queries: 6,
         keys: 2,
@@ -101,6 +105,11 @@ fn shapes() -> Vec<Family> {
             &[],
         ),
         family("attention of two dims", attention(wide, "", ALL), &[]),
+        family(
+            "attention of more columns of V",
+            attention(widened, "", CAUSAL),
+            &[],
+        ),
         family("attention grouped", attention(grouped, "", CAUSAL), &[]),
         family(
             "attention one key head",

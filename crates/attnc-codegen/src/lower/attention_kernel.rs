@@ -286,7 +286,9 @@ pub(super) fn subgroup(
     let chunks = |dim: u32| dim.div_ceil(4 * width);
     let held = 4 * group * (chunks(all.qk_dim) + chunks(all.v_dim));
     let most = (costs.registers / held).clamp(1, 4);
-    let groups = used.map_or(most, |n| n.div_ceil(group).min(most));
+    // A power of two, so that blocks of tables begin where rows of workgroups do.
+    let most = 1 << most.ilog2();
+    let groups = used.map_or(most, |n| n.div_ceil(group).next_power_of_two().min(most));
     let tile = SubgroupAttentionTile {
         width,
         group,
@@ -298,6 +300,7 @@ pub(super) fn subgroup(
         eights,
         result: all.result,
         masked: all.masked,
+        scores_mask: all.scores_mask,
         sink: all.sink,
         prob_mod: all.weights != Weights::Probabilities,
         part: all.part,

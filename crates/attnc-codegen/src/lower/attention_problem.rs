@@ -131,6 +131,7 @@ impl Problem {
             operands: Stored::F32,
             result: Stored::F32,
             masked: attention.mask_mod.is_some() || attention.score_mod.is_some(),
+            scores_mask: attention.score_mod.is_some(),
             sink: attention.sink.is_some(),
             weights: weights(attention),
             part: false,

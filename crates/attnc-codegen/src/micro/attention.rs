@@ -35,6 +35,8 @@ pub struct AttentionTile {
     pub result: Stored,
     /// Whether `mask_mod` may be false or `score_mod` may be -inf. If not, rows of V need no selection.
     pub masked: bool,
+    /// Whether `score_mod` may be -inf.
+    pub scores_mask: bool,
     /// Whether `mods` has a `sink`.
     pub sink: bool,
     /// Whether `mods` has a `prob_mod`, and when it may be applied.
@@ -77,6 +79,7 @@ impl AttentionTile {
             operands: Stored::F32,
             result: Stored::F32,
             masked: true,
+            scores_mask: true,
             sink: false,
             weights: Weights::Probabilities,
             part: false,

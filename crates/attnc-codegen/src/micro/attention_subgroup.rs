@@ -15,7 +15,7 @@ pub struct SubgroupAttentionTile {
     pub width: u32,
     /// Rows whose scores are one number of each lane: a power of two, at most `width`.
     pub group: u32,
-    /// Such groups, 1 to 4.
+    /// Such groups: 1, 2 or 4.
     pub groups: u32,
     /// Whether a workgroup may have rows of all heads of a KV head, where each has few.
     pub packs_heads: bool,
@@ -31,6 +31,8 @@ pub struct SubgroupAttentionTile {
     pub result: Stored,
     /// Whether `mask_mod` may be false or `score_mod` may be -inf.
     pub masked: bool,
+    /// Whether `score_mod` may be -inf.
+    pub scores_mask: bool,
     /// Whether `mods` has a `sink`.
     pub sink: bool,
     /// Whether `mods` has a `prob_mod`, which lets factors pass.
@@ -109,8 +111,8 @@ impl SubgroupAttentionTile {
                 self.width, self.group
             )
         });
-        checks.expect((1..=4).contains(&self.groups), || {
-            format!("groups: expected 1 to 4, found {}", self.groups)
+        checks.expect([1, 2, 4].contains(&self.groups), || {
+            format!("groups: expected 1, 2 or 4, found {}", self.groups)
         });
         for (name, dim) in [("qk_dim", self.qk_dim), ("v_dim", self.v_dim)] {
             checks.expect(dim > 0 && dim.is_multiple_of(4), || {
@@ -152,7 +154,7 @@ import package::kernels::{}::{{shape, q, k, v, o}};
 const ROWS: u32 = {}u;
 const GROUP: u32 = {}u;
 const PACKS_HEADS: bool = {};
-const IS_MASKED: bool = {};
+const SCORES_MASK: bool = {};
 const HAS_SINK: bool = {};
 
 ",
@@ -167,7 +169,7 @@ const HAS_SINK: bool = {};
             self.rows(),
             self.group,
             self.packs_heads,
-            self.masked,
+            self.scores_mask,
             self.sink,
         )
     }
@@ -359,7 +361,10 @@ fn tile_dot_k(tile: QTile, lane: u32, at: u32) -> Rows {{
                 "any((bitcast<vec4<u32>>(x.c{c}) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT))"
             )
         });
-        let odd = odd.collect::<Vec<_>>().join(" || ");
+        let odd = match self.masked {
+            true => odd.collect::<Vec<_>>().join(" || "),
+            false => "false".to_owned(), // no key counts for some rows only
+        };
         let adds = lines(self.rows(), |r| {
             let terms = (0..chunks)
                 .map(|c| format!("    (*out).r{r}c{c} += p{r} * x.c{c} + next{r} * x_next.c{c};"));
@@ -372,8 +377,9 @@ fn tile_dot_k(tile: QTile, lane: u32, at: u32) -> Rows {{
         });
         format!(
             "\
-{}// The slice, or zeros.
-fn v_where(x: VSlice, keep: bool) -> VSlice {{
+{}// The lane's part of the row of V at `at`, or zeros.
+fn load_v_where(at: u32, lane: u32, keep: bool) -> VSlice {{
+    let x = load_v(at, lane);
     return VSlice(
 {selected}    );
 }}

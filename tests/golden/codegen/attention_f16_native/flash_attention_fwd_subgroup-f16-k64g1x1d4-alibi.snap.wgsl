@@ -19,11 +19,10 @@ const PART_KEYS: u32 = 64u;
 
 // Fused attention, forward: O = prob_mod(softmax(score_mod(scale * Q K^T), mask_mod, sink)) V
 //
-// A workgroup is one subgroup, or the first lanes of a wider one, and owns ROWS query rows of one batch and KV
-// head: of one head, or of all its heads where they have few rows each. Lanes own columns: each holds its columns
-// of Q and O for all rows, and loads its columns of K and V once for all rows. The softmax of a row is one lane's.
-// Tiles of BLOCK_M queries and BLOCK_N keys are skipped where no key counts. The slot `walk` says which keys it walks,
-// and what becomes of its sums.
+// A workgroup is one subgroup, or the first lanes of a wider one, and owns a block of query rows of one batch and KV
+// head. Lanes own columns: each holds its columns of Q and O for all rows, and loads its columns of K and V once for
+// all rows. The softmax of a row is one lane's. Tiles of keys that count for none of the rows are skipped. The slot
+// `walk` says which keys are walked, and what becomes of the sums.
 //
 // Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). O is scaled only when
 // a score passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the
@@ -45,27 +44,9 @@ struct Place {
     k_first: u32,
 }
 
-// The scores of one key, and for which rows it is one.
-struct Key {
-    score: Rows,
-    live: RowMask,
-}
-
 fn key_at(kv_idx: u32, attends: RowMask, tile: QTile, lane: u32, at: Place) -> Key {
     let qk = tile_dot_k(tile, lane, at.k_first + kv_idx * shape.k_row_stride);
-    let score = rows_score_mod(qk, at.b, at.h, at.q_idx, kv_idx);
-    let live = attends & (bitcast<RowIndex>(score) != RowIndex(NEG_INF_BITS));
-    return Key(select(Rows(SCORE_MIN), score, live), live);
-}
-
-// What is true of some row that this walk is for, of any lane.
-const OUTGROWS: u32 = 1u; // a score passes m by more than HEADROOM
-const LIVE: u32 = 2u; // the key counts
-const DEAD: u32 = 4u; // the key does not count
-const NEXT: u32 = 4u; // LIVE and DEAD of the next key are as many times as large
-
-fn facts_of(live: RowMask, counts: RowMask) -> u32 {
-    return select(0u, LIVE, any(live & counts)) | select(0u, DEAD, any(!live & counts));
+    return key_of(rows_score_mod(qk, at.b, at.h, at.q_idx, kv_idx), attends);
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -74,113 +55,84 @@ fn flash_attention_fwd_subgroup(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
-    // Few rows of each head: the heads of a KV head lie behind each other.
-    let heads = select(1u, shape.heads_per_kv, PACKS_HEADS && shape.q_len < ROWS);
-    let row_count = heads * shape.q_len;
-    let blocks = div_ceil(row_count, ROWS);
-    let head_groups = shape.heads / heads;
     let parts = part_count(shape.kv_len);
     let part = linear_workgroup(group, groups) % parts;
-    let index = linear_workgroup(group, groups) / parts;
-    let b = index / (blocks * head_groups);
+    let block = row_block(linear_workgroup(group, groups) / parts, shape);
+    let b = block.b;
     if b >= shape.batch {
         return;
     }
-    let first_head = (index / blocks) % head_groups * heads;
-    let first_row = balanced(index % blocks, blocks) * ROWS;
-
-    // Rows past the end stand in for the last row, and are not stored.
-    let rows = min(ROWS, row_count - first_row);
     let number = row_numbers(lane);
-    let row = min(first_row + number, RowIndex(row_count - 1u));
-    let h = first_head + row / shape.q_len;
+    let row = rows_of(block, number);
+    let h = block.first_head + row / shape.q_len;
     let q_idx = row % shape.q_len;
-    let kv_head = first_head / shape.heads_per_kv;
+    let kv_head = block.first_head / shape.heads_per_kv;
     let at = Place(b, h, q_idx, shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride);
     let v_first = shape.v_offset + b * shape.v_batch_stride + kv_head * shape.v_head_stride;
     let q_row = shape.q_offset + b * shape.q_batch_stride + h * shape.q_head_stride + q_idx * shape.q_row_stride;
     let o_first = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
     let o_row = part_rows(o_first, part);
     let keys = part_keys(part, shape.kv_len);
-    let q_first = select(first_row / BLOCK_M * BLOCK_M, 0u, heads > 1u);
-    let q_last = min(q_first + BLOCK_M, shape.q_len) - 1u;
+    let tiles = tile_rows(block, shape.q_len, keys.y);
 
     let tile = tile_load_q(q_row, lane, shape.scale);
     var out: OTile;
     var span = ROWS; // the rows that one walk over the keys is for
     var skips = true;
-    for (var first = 0u; first < rows;) {
+    for (var first = 0u; first < block.rows;) {
         let counts = (number >= RowIndex(first)) & (number < RowIndex(first + span));
         var row_max = Rows(SCORE_MIN);
         var m = Rows(SCORE_MIN); // a score of the row that none passes by more than HEADROOM
         var l = Rows(0.0); // running sum of exp(score - m)
         var has_odd = false;
         out = tile_zero();
-        for (var kv_first = keys.x; kv_first < keys.y; kv_first += BLOCK_N) {
-            let kv_last = min(kv_first + BLOCK_N, keys.y) - 1u;
-            if skips && !block_some(b, first_head, q_first, q_last, kv_first, kv_last) {
-                continue;
-            }
-            let full = block_all(b, first_head, q_first, q_last, kv_first, kv_last);
-            var kv_idx = kv_first;
-            loop {
-                var top = m;
-                // Two keys, so that O is read and written once for both, until a score passes m by too much.
-                for (; kv_idx <= kv_last; kv_idx += 2u) {
-                    let kv_next = min(kv_idx + 1u, kv_last);
-                    var attends = RowMask(true);
-                    var attends_next = RowMask(kv_next > kv_idx);
-                    if !full {
-                        attends = rows_mask_mod(b, h, q_idx, kv_idx);
-                        attends_next &= rows_mask_mod(b, h, q_idx, kv_next);
-                        if lanes_or(select(0u, LIVE, any(attends | attends_next))) == 0u {
-                            continue;
-                        }
+        var run = next_run(keys.x, tiles, skips);
+        while run.kv_idx < keys.y {
+            var top = m;
+            // Two keys, so that O is read and written once for both, until a score passes m by too much.
+            for (; run.kv_idx < run.end; run.kv_idx += 2u) {
+                let kv_idx = run.kv_idx;
+                let kv_next = min(kv_idx + 1u, run.end - 1u);
+                var attends = RowMask(true);
+                var attends_next = RowMask(kv_next > kv_idx);
+                var facts = select(LIVE, LIVE | NEXT * LIVE, kv_next > kv_idx);
+                if !run.full {
+                    attends = rows_mask_mod(b, h, q_idx, kv_idx);
+                    attends_next &= rows_mask_mod(b, h, q_idx, kv_next);
+                    facts = facts_of_two(attends, attends_next, counts);
+                    if (facts & (LIVE | NEXT * LIVE)) == 0u {
+                        continue;
                     }
-                    let key = key_at(kv_idx, attends, tile, lane, at);
-                    let next = key_at(kv_next, attends_next, tile, lane, at);
-                    top = max(m, max(key.score, next.score));
-                    m = select(m, top, l == Rows(0.0));
-                    let facts = lanes_or(
-                        select(0u, OUTGROWS, any(top > m + HEADROOM))
-                            | facts_of(key.live, counts)
-                            | NEXT * facts_of(next.live, counts),
-                    );
-                    if (facts & OUTGROWS) != 0u {
-                        break;
-                    }
-                    row_max = max(row_max, top);
-                    // A row for which a key is masked takes nothing of it, not even 0 * NaN.
-                    let x = v_where(load_v(v_first + kv_idx * shape.v_row_stride, lane), (facts & LIVE) != 0u);
-                    let x_next = v_where(
-                        load_v(v_first + kv_next * shape.v_row_stride, lane),
-                        (facts & (NEXT * LIVE)) != 0u,
-                    );
-                    if IS_MASKED {
-                        has_odd |= (facts & DEAD) != 0u && v_is_odd(x);
-                        has_odd |= (facts & (NEXT * DEAD)) != 0u && v_is_odd(x_next);
-                    }
-                    let p = select(Rows(0.0), exp(key.score - m), key.live);
-                    let p_next = select(Rows(0.0), exp(next.score - m), next.live);
-                    l += p + p_next;
-                    tile_add_v(
-                        &out,
-                        rows_prob_mod(p, b, h, q_idx, kv_idx),
-                        x,
-                        rows_prob_mod(p_next, b, h, q_idx, kv_next),
-                        x_next,
-                    );
                 }
-                if kv_idx > kv_last {
+                let key = key_at(kv_idx, attends, tile, lane, at);
+                let next = key_at(kv_next, attends_next, tile, lane, at);
+                if SCORES_MASK {
+                    facts = facts_of_two(key.live, next.live, counts);
+                }
+                top = max(m, max(key.score, next.score));
+                m = select(m, top, l == Rows(0.0));
+                if lanes_or(select(0u, 1u, any(top > m + HEADROOM))) != 0u {
                     break;
                 }
-                // Rows that did not outgrow m keep it: what they come to must not depend on other rows.
-                let raised = select(m, top, top > m + HEADROOM);
-                let shrink = exp(m - raised);
-                l *= shrink;
-                m = raised;
-                tile_scale(&out, shrink);
+                row_max = max(row_max, top);
+                // A row for which a key is masked takes nothing of it, not even 0 * NaN.
+                let x = load_v_where(v_first + kv_idx * shape.v_row_stride, lane, (facts & LIVE) != 0u);
+                let x_next = load_v_where(v_first + kv_next * shape.v_row_stride, lane, (facts & (NEXT * LIVE)) != 0u);
+                has_odd |= (facts & DEAD) != 0u && v_is_odd(x);
+                has_odd |= (facts & (NEXT * DEAD)) != 0u && v_is_odd(x_next);
+                let p = select(Rows(0.0), exp(key.score - m), key.live);
+                let p_next = select(Rows(0.0), exp(next.score - m), next.live);
+                l += p + p_next;
+                let weight = rows_prob_mod(p, b, h, q_idx, kv_idx);
+                tile_add_v(&out, weight, x, rows_prob_mod(p_next, b, h, q_idx, kv_next), x_next);
             }
+            // Rows that did not outgrow m keep it: what they come to must not depend on other rows.
+            let raised = select(m, top, top > m + HEADROOM);
+            let shrink = exp(m - raised);
+            l *= shrink;
+            m = raised;
+            tile_scale(&out, shrink);
+            run = next_run(run.kv_idx, tiles, skips);
         }
         // An infinity or NaN of V that counts for some rows and not for others: those are walked one by one.
         if subgroupAny(has_odd) {
@@ -193,9 +145,9 @@ fn flash_attention_fwd_subgroup(
             skips = false;
             continue;
         }
-        let own = counts & (number < RowIndex(rows)) & RowMask(lane < GROUP);
+        let own = counts & (number < RowIndex(block.rows)) & RowMask(lane < GROUP);
         let factor = rows_end(o_row, own, m, l, row_max, b, h, q_idx);
-        tile_store_o(o_row, lane, first, min(first + span, rows), out, factor);
+        tile_store_o(o_row, lane, first, min(first + span, block.rows), out, factor);
         first += span;
     }
 }
@@ -209,7 +161,7 @@ fn flash_attention_fwd_subgroup(
 const ROWS: u32 = 1u;
 const GROUP: u32 = 1u;
 const PACKS_HEADS: bool = false;
-const IS_MASKED: bool = true;
+const SCORES_MASK: bool = true;
 const HAS_SINK: bool = false;
 
 alias Rows = f32; // one number a row
@@ -304,8 +256,9 @@ fn load_v(at: u32, lane: u32) -> VSlice {
     );
 }
 
-// The slice, or zeros.
-fn v_where(x: VSlice, keep: bool) -> VSlice {
+// The lane's part of the row of V at `at`, or zeros.
+fn load_v_where(at: u32, lane: u32, keep: bool) -> VSlice {
+    let x = load_v(at, lane);
     return VSlice(
         select(vec4<f32>(), x.c0, keep),
     );
@@ -472,14 +425,124 @@ struct Shape {
     o_column_stride: u32,
 }
 
-// ---- lib/balanced.wgsl
+// ---- lib/row_block.wgsl
 
-// In which order workgroups take blocks of rows.
+// The query rows of a workgroup: ROWS of one head, or of all heads of a KV head where each has few.
 
-// A permutation of 0 .. n that takes from both ends in turn, so that any run of consecutive numbers has as much
-// of the beginning as of the end: causal rows cost more the later they are.
-fn balanced(i: u32, n: u32) -> u32 {
-    return select(i / 2u, n - 1u - i / 2u, i % 2u == 1u);
+// Rows first_row to first_row + rows - 1 of batch b, counted through the heads from first_head on. Number b is the
+// batch's or greater where there is no such block.
+struct RowBlock {
+    b: u32,
+    first_head: u32,
+    first_row: u32,
+    rows: u32,
+    packed: bool, // whether the rows are of all heads of a KV head
+}
+
+fn row_block(index: u32, shape: Shape) -> RowBlock {
+    let packed = PACKS_HEADS && shape.q_len < ROWS;
+    let heads = select(1u, shape.heads_per_kv, packed);
+    let row_count = heads * shape.q_len;
+    let blocks = div_ceil(row_count, ROWS);
+    let head_groups = shape.heads / heads;
+    let b = index / (blocks * head_groups);
+    let first_head = (index / blocks) % head_groups * heads;
+    let first_row = balanced(index % blocks, blocks) * ROWS;
+    return RowBlock(b, first_head, first_row, min(ROWS, row_count - first_row), packed);
+}
+
+// The rows of these numbers; those past the end stand in for the last one, and are not stored.
+fn rows_of(block: RowBlock, number: RowIndex) -> RowIndex {
+    return block.first_row + min(number, RowIndex(block.rows - 1u));
+}
+
+// ---- lib/tile_runs.wgsl
+
+// Runs of tiles: the keys that a workgroup's rows have to walk one after the other.
+//
+// Tiles in which no key counts lie between runs; in a run, either every tile is full (every key counts for every row)
+// or none is. A kernel that walks runs pays for a tile only what it takes to ask about it.
+
+// Keys of a tile: half a block, since a workgroup here has few rows, and more of its tiles are skipped or full.
+const TILE_N: u32 = BLOCK_N / 2u;
+
+// Rows of queries, and the end of their keys.
+struct TileRows {
+    b: u32,
+    h: u32,
+    q_first: u32,
+    q_last: u32,
+    kv_end: u32,
+}
+
+fn tile_rows(block: RowBlock, q_len: u32, kv_end: u32) -> TileRows {
+    let q_first = select(block.first_row, 0u, block.packed);
+    let q_end = select(block.first_row + block.rows, q_len, block.packed);
+    return TileRows(block.b, block.first_head, q_first, q_end - 1u, kv_end);
+}
+
+// From kv_idx, a key of its first tile, to end - 1.
+struct Run {
+    kv_idx: u32,
+    end: u32,
+    full: bool,
+}
+
+fn tile_end(kv_idx: u32, rows: TileRows) -> u32 {
+    return min((kv_idx / TILE_N + 1u) * TILE_N, rows.kv_end);
+}
+
+fn is_live(kv_idx: u32, rows: TileRows, skips: bool) -> bool {
+    return !skips
+        || block_some(rows.b, rows.h, rows.q_first, rows.q_last, kv_idx, tile_end(kv_idx, rows) - 1u);
+}
+
+fn is_full(kv_idx: u32, rows: TileRows) -> bool {
+    return block_all(rows.b, rows.h, rows.q_first, rows.q_last, kv_idx, tile_end(kv_idx, rows) - 1u);
+}
+
+// The first run from kv_idx on; it starts at kv_end if there is none.
+fn next_run(kv_idx: u32, rows: TileRows, skips: bool) -> Run {
+    var first = kv_idx;
+    while first < rows.kv_end && !is_live(first, rows, skips) {
+        first = tile_end(first, rows);
+    }
+    let full = first < rows.kv_end && is_full(first, rows);
+    var end = tile_end(first, rows);
+    while end < rows.kv_end && is_live(end, rows, skips) && is_full(end, rows) == full {
+        end = tile_end(end, rows);
+    }
+    return Run(first, end, full);
+}
+
+// ---- lib/key_facts.wgsl
+
+// Which keys count, for rows of a lane and for some row of any lane.
+
+// The scores of one key, and the rows for which it counts.
+struct Key {
+    score: Rows,
+    live: RowMask,
+}
+
+fn key_of(score: Rows, attends: RowMask) -> Key {
+    let live = attends & (RowMask(!SCORES_MASK) | (bitcast<RowIndex>(score) != RowIndex(NEG_INF_BITS)));
+    return Key(select(Rows(SCORE_MIN), score, live), live);
+}
+
+// What is true of two keys for some row: bits that all lanes have in common.
+
+const LIVE: u32 = 1u; // the key counts
+const DEAD: u32 = 2u; // it does not
+const NEXT: u32 = 4u; // LIVE and DEAD of the next key are as many times as large
+
+fn facts_of(live: RowMask, counts: RowMask) -> u32 {
+    return select(0u, LIVE, any(live & counts)) | select(0u, DEAD, any(!live & counts));
+}
+
+// Of the rows in `counts`, for which the keys count that are live.
+fn facts_of_two(live: RowMask, live_next: RowMask, counts: RowMask) -> u32 {
+    return lanes_or(facts_of(live, counts) | NEXT * facts_of(live_next, counts));
 }
 
 // ---- lib/indexing.wgsl
@@ -494,4 +557,14 @@ fn linear_workgroup(group: vec3<u32>, groups: vec3<u32>) -> u32 {
 
 fn div_ceil(x: u32, y: u32) -> u32 {
     return (x + y - 1u) / y;
+}
+
+// ---- lib/balanced.wgsl
+
+// In which order workgroups take blocks of rows.
+
+// A permutation of 0 .. n that takes from both ends in turn, so that any run of consecutive numbers has as much
+// of the beginning as of the end: causal rows cost more the later they are.
+fn balanced(i: u32, n: u32) -> u32 {
+    return select(i / 2u, n - 1u - i / 2u, i % 2u == 1u);
 }
