@@ -2,8 +2,9 @@
 //
 // A workgroup is one subgroup, or the first lanes of a wider one, and owns a block of query rows of one batch and KV
 // head. Lanes own columns: each holds its columns of Q and O for all rows, and loads its columns of K and V once for
-// all rows. The softmax of a row is one lane's. Tiles of keys that count for none of the rows are skipped. The slot
-// `walk` says which keys are walked, and what becomes of the sums.
+// all rows. The scores of a row and a key are one lane's; where there are fewer rows than lanes, lanes have other keys
+// of the same rows. Tiles of keys that count for none of the rows are skipped. The slot `walk` says which keys are
+// walked, and what becomes of the sums.
 //
 // Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). O is scaled only when
 // a score passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the
@@ -13,8 +14,9 @@
 
 import package::params::{WORKGROUP_SIZE};
 import package::mods::{HAS_FILL, SETTLED_ABOVE};
-import package::micro::{ROWS, GROUP, SCORES_MASK, Rows, RowIndex, RowMask, QTile, OTile, q_item, k_item, v_item, o_item};
-import package::micro::{row_numbers, rows_score_mod, rows_mask_mod, rows_prob_mod, lanes_or};
+import package::micro::{ROWS, GROUP, KEYS, SCORES_MASK, Rows, RowIndex, RowMask, OTile, q_item, k_item, v_item, o_item};
+import package::micro::{row_numbers, key_number, rows_score_mod, rows_mask_mod, rows_prob_mod};
+import package::micro::{lanes_or, max_over_keys, sum_over_keys};
 import package::micro::{tile_load_q, tile_dot_k, load_v_where, v_is_odd};
 import package::micro::{tile_zero, tile_scale, tile_add_v, tile_store_o};
 import package::walk::{part_count, part_keys, part_rows, rows_end};
@@ -22,7 +24,7 @@ import package::lib::online_softmax::{SCORE_MIN, HEADROOM};
 import package::lib::attention_shape::{Shape};
 import package::lib::row_block::{row_block, rows_of};
 import package::lib::tile_runs::{tile_rows, next_run};
-import package::lib::key_facts::{Key, LIVE, DEAD, NEXT, key_of, facts_of_two};
+import package::lib::key_facts::{DEAD, key_of, facts_of, some_live, facts_of_first};
 import package::lib::indexing::{linear_workgroup};
 
 @group(0) @binding(0) var<uniform> shape: Shape;
@@ -30,19 +32,6 @@ import package::lib::indexing::{linear_workgroup};
 @group(0) @binding(2) var<storage, read> k: array<k_item>;
 @group(0) @binding(3) var<storage, read> v: array<v_item>;
 @group(0) @binding(4) var<storage, read_write> o: array<o_item>;
-
-// Where the rows of a lane stand.
-struct Place {
-    b: u32,
-    h: RowIndex,
-    q_idx: RowIndex,
-    k_first: u32,
-}
-
-fn key_at(kv_idx: u32, attends: RowMask, tile: QTile, lane: u32, at: Place) -> Key {
-    let qk = tile_dot_k(tile, lane, at.k_first + kv_idx * shape.k_row_stride);
-    return key_of(rows_score_mod(qk, at.b, at.h, at.q_idx, kv_idx), attends);
-}
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn flash_attention_fwd_subgroup(
@@ -62,7 +51,7 @@ fn flash_attention_fwd_subgroup(
     let h = block.first_head + row / shape.q_len;
     let q_idx = row % shape.q_len;
     let kv_head = block.first_head / shape.heads_per_kv;
-    let at = Place(b, h, q_idx, shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride);
+    let k_first = shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride;
     let v_first = shape.v_offset + b * shape.v_batch_stride + kv_head * shape.v_head_stride;
     let q_row = shape.q_offset + b * shape.q_batch_stride + h * shape.q_head_stride + q_idx * shape.q_row_stride;
     let o_first = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
@@ -83,43 +72,49 @@ fn flash_attention_fwd_subgroup(
         out = tile_zero();
         var run = next_run(keys.x, tiles, skips);
         while run.kv_idx < keys.y {
+            let k_last = k_first + (run.end - 1u) * shape.k_row_stride;
+            let v_last = v_first + (run.end - 1u) * shape.v_row_stride;
             var top = m;
-            // Two keys, so that O is read and written once for both, until a score passes m by too much.
-            for (; run.kv_idx < run.end; run.kv_idx += 2u) {
-                let kv_idx = run.kv_idx;
-                let kv_next = min(kv_idx + 1u, run.end - 1u);
-                var attends = RowMask(true);
-                var attends_next = RowMask(kv_next > kv_idx);
-                var facts = select(LIVE, LIVE | NEXT * LIVE, kv_next > kv_idx);
+            // Each lane's key twice, so that O is read and written once for all, until a score passes m by too much.
+            for (; run.kv_idx < run.end; run.kv_idx += 2u * KEYS) {
+                let kv_next = run.kv_idx + KEYS;
+                let kv_last = run.end - 1u;
+                let n = key_number(lane);
+                let mine = min(run.kv_idx + n, kv_last);
+                let mine_next = min(kv_next + n, kv_last);
+                var attends = RowMask(KEYS == 1u || run.kv_idx + n <= kv_last);
+                var attends_next = RowMask(kv_next + n <= kv_last);
+                var facts = facts_of_first(min(run.end - run.kv_idx, 2u * KEYS));
                 if !run.full {
-                    attends = rows_mask_mod(b, h, q_idx, kv_idx);
-                    attends_next &= rows_mask_mod(b, h, q_idx, kv_next);
-                    facts = facts_of_two(attends, attends_next, counts);
-                    if (facts & (LIVE | NEXT * LIVE)) == 0u {
+                    attends &= rows_mask_mod(b, h, q_idx, mine);
+                    attends_next &= rows_mask_mod(b, h, q_idx, mine_next);
+                    facts = lanes_or(facts_of(attends, counts, n) | facts_of(attends_next, counts, n + KEYS));
+                    if !some_live(facts) {
                         continue;
                     }
                 }
-                let key = key_at(kv_idx, attends, tile, lane, at);
-                let next = key_at(kv_next, attends_next, tile, lane, at);
+                let qk = tile_dot_k(tile, lane, k_first + run.kv_idx * shape.k_row_stride, k_last);
+                let key = key_of(rows_score_mod(qk, b, h, q_idx, mine), attends);
+                let qk_next = tile_dot_k(tile, lane, k_first + kv_next * shape.k_row_stride, k_last);
+                let next = key_of(rows_score_mod(qk_next, b, h, q_idx, mine_next), attends_next);
                 if SCORES_MASK {
-                    facts = facts_of_two(key.live, next.live, counts);
+                    facts = lanes_or(facts_of(key.live, counts, n) | facts_of(next.live, counts, n + KEYS));
                 }
-                top = max(m, max(key.score, next.score));
+                top = max(m, max_over_keys(max(key.score, next.score)));
                 m = select(m, top, l == Rows(0.0));
                 if lanes_or(select(0u, 1u, any(top > m + HEADROOM))) != 0u {
                     break;
                 }
                 row_max = max(row_max, top);
                 // A row for which a key is masked takes nothing of it, not even 0 * NaN.
-                let x = load_v_where(v_first + kv_idx * shape.v_row_stride, lane, (facts & LIVE) != 0u);
-                let x_next = load_v_where(v_first + kv_next * shape.v_row_stride, lane, (facts & (NEXT * LIVE)) != 0u);
-                has_odd |= (facts & DEAD) != 0u && v_is_odd(x);
-                has_odd |= (facts & (NEXT * DEAD)) != 0u && v_is_odd(x_next);
+                let x = load_v_where(v_first + run.kv_idx * shape.v_row_stride, v_last, lane, facts);
+                let x_next = load_v_where(v_first + kv_next * shape.v_row_stride, v_last, lane, facts >> KEYS);
+                has_odd |= v_is_odd(x, facts >> DEAD) | v_is_odd(x_next, facts >> (DEAD + KEYS));
                 let p = select(Rows(0.0), exp(key.score - m), key.live);
                 let p_next = select(Rows(0.0), exp(next.score - m), next.live);
-                l += p + p_next;
-                let weight = rows_prob_mod(p, b, h, q_idx, kv_idx);
-                tile_add_v(&out, weight, x, rows_prob_mod(p_next, b, h, q_idx, kv_next), x_next);
+                l += sum_over_keys(p + p_next);
+                let weight = rows_prob_mod(p, b, h, q_idx, mine);
+                tile_add_v(&out, weight, x, rows_prob_mod(p_next, b, h, q_idx, mine_next), x_next);
             }
             // Rows that did not outgrow m keep it: what they come to must not depend on other rows.
             let raised = select(m, top, top > m + HEADROOM);

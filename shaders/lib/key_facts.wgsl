@@ -1,6 +1,6 @@
 // Which keys count, for rows of a lane and for some row of any lane.
 
-import package::micro::{SCORES_MASK, Rows, RowIndex, RowMask, lanes_or};
+import package::micro::{SCORES_MASK, Rows, RowIndex, RowMask};
 import package::lib::online_softmax::{SCORE_MIN, NEG_INF_BITS};
 
 // The scores of one key, and the rows for which it counts.
@@ -14,17 +14,18 @@ fn key_of(score: Rows, attends: RowMask) -> Key {
     return Key(select(Rows(SCORE_MIN), score, live), live);
 }
 
-// What is true of two keys for some row: bits that all lanes have in common.
+// Facts about the keys of a turn: bit n if key n counts for some row, bit DEAD + n if it does not for some row.
+const DEAD: u32 = 16u;
 
-const LIVE: u32 = 1u; // the key counts
-const DEAD: u32 = 2u; // it does not
-const NEXT: u32 = 4u; // LIVE and DEAD of the next key are as many times as large
-
-fn facts_of(live: RowMask, counts: RowMask) -> u32 {
-    return select(0u, LIVE, any(live & counts)) | select(0u, DEAD, any(!live & counts));
+fn facts_of(live: RowMask, counts: RowMask, n: u32) -> u32 {
+    return select(0u, 1u << n, any(live & counts)) | select(0u, 1u << (n + DEAD), any(!live & counts));
 }
 
-// Of the rows in `counts`, for which the keys count that are live.
-fn facts_of_two(live: RowMask, live_next: RowMask, counts: RowMask) -> u32 {
-    return lanes_or(facts_of(live, counts) | NEXT * facts_of(live_next, counts));
+fn some_live(facts: u32) -> bool {
+    return (facts & ((1u << DEAD) - 1u)) != 0u;
+}
+
+// Facts about so many first keys of which nothing else is known; there is at least one.
+fn facts_of_first(count: u32) -> u32 {
+    return ((1u << count) - 1u) | 1u;
 }

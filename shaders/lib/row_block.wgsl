@@ -20,10 +20,13 @@ fn row_block(index: u32, shape: Shape) -> RowBlock {
     let heads = select(1u, shape.heads_per_kv, packed);
     let row_count = heads * shape.q_len;
     let blocks = div_ceil(row_count, ROWS);
+    // Workgroups there are for every head, so where heads are packed some have no block: those that have one are
+    // spread over the grid, since a device may share it out by halves.
+    let places = select(blocks, heads, packed);
     let head_groups = shape.heads / heads;
-    let b = index / (blocks * head_groups);
-    let first_head = (index / blocks) % head_groups * heads;
-    let first_row = balanced(index % blocks, blocks) * ROWS;
+    let b = select(shape.batch, index / (places * head_groups), index % places < blocks);
+    let first_head = (index / places) % head_groups * heads;
+    let first_row = balanced(index % places, blocks) * ROWS;
     return RowBlock(b, first_head, first_row, min(ROWS, row_count - first_row), packed);
 }
 

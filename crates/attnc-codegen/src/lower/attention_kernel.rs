@@ -263,6 +263,9 @@ pub(super) fn dims(tile: &AttentionTile) -> String {
     name
 }
 
+/// Keys that are taken together at most: more were no faster, and are longer to compile.
+const MOST_KEYS: u32 = 4;
+
 /// The subgroup's tile, if everything is read by vectors and the device says how wide its subgroups are.
 pub(super) fn subgroup(
     needs: &AttentionNeeds,
@@ -293,6 +296,7 @@ pub(super) fn subgroup(
         width,
         group,
         groups,
+        keys: (width / group).min(MOST_KEYS),
         packs_heads: needs.heads_per_kv > 1,
         qk_dim: all.qk_dim,
         v_dim: all.v_dim,

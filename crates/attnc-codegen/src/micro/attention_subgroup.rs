@@ -1,4 +1,6 @@
 //! The register tile of `flash_attention_fwd_subgroup`: rows a workgroup has in common, columns by lanes.
+//!
+//! Lane `i` has the softmax of rows `g * group + i % group`, for key `i / group % keys` of those that are taken together.
 
 use std::fmt::Write as _;
 
@@ -17,6 +19,9 @@ pub struct SubgroupAttentionTile {
     pub group: u32,
     /// Such groups: 1, 2 or 4.
     pub groups: u32,
+    /// Keys whose scores are taken together, by lanes that have no row of their own: a power of two, at most
+    /// `width / group`.
+    pub keys: u32,
     /// Whether a workgroup may have rows of all heads of a KV head, where each has few.
     pub packs_heads: bool,
     /// Columns of Q and K, a multiple of 4.
@@ -114,6 +119,14 @@ impl SubgroupAttentionTile {
         checks.expect([1, 2, 4].contains(&self.groups), || {
             format!("groups: expected 1, 2 or 4, found {}", self.groups)
         });
+        let fits = self.keys.is_power_of_two() && self.group * self.keys <= self.width;
+        checks.expect(fits, || {
+            format!(
+                "keys: expected a power of two up to {}, found {}",
+                self.width / self.group.max(1),
+                self.keys
+            )
+        });
         for (name, dim) in [("qk_dim", self.qk_dim), ("v_dim", self.v_dim)] {
             checks.expect(dim > 0 && dim.is_multiple_of(4), || {
                 format!("{name}: expected a multiple of 4, found {dim}")
@@ -138,7 +151,7 @@ impl SubgroupAttentionTile {
 
     fn header(&self) -> String {
         let functions = self.functions();
-        let sums = match self.group {
+        let sums = match self.group * self.keys {
             1 => "",
             _ => "import package::lib::subgroup_sums::{fold};\n",
         };
@@ -146,13 +159,14 @@ impl SubgroupAttentionTile {
             "\
 // micro: attention tile of {} query rows, columns by {} lanes; Q and K have {}, V and O {} (generated)
 //
-// Row g * {} + r is the one whose softmax lane r has in component g.
+// Row g * {} + r is the one whose softmax lane r has in component g, for the first of {} keys.
 
 import package::mods::{{{}}};
 import package::kernels::{}::{{shape, q, k, v, o}};
 {sums}{}
 const ROWS: u32 = {}u;
 const GROUP: u32 = {}u;
+const KEYS: u32 = {}u;
 const PACKS_HEADS: bool = {};
 const SCORES_MASK: bool = {};
 const HAS_SINK: bool = {};
@@ -163,11 +177,13 @@ const HAS_SINK: bool = {};
             self.qk_dim,
             self.v_dim,
             self.group,
+            self.keys,
             functions.imports(),
             Self::KERNEL,
             imports(self.converters()),
             self.rows(),
             self.group,
+            self.keys,
             self.packs_heads,
             self.scores_mask,
             self.sink,
@@ -203,6 +219,8 @@ const HAS_SINK: bool = {};
             format!("struct {name} {{\n{fields}}}\n\n")
         };
         let (qk, v) = (self.chunks(self.qk_dim), self.chunks(self.v_dim));
+        let rows_of_v = lines(self.keys, |k| format!("    k{k}: VRow,"));
+        let rows_of_v = format!("struct VRows {{\n{rows_of_v}}}\n\n");
         format!(
             "\
 {}alias q_item = {};
@@ -210,13 +228,14 @@ alias k_item = {item};
 alias v_item = {item};
 alias o_item = {};
 
-// What a lane has of a row of K, and of V.
-{}{}{}{}",
+// What a lane has of a row of K, of V, and of some rows of V.
+{}{}{}{}{}",
             RowTypes(self.groups),
             self.operands.vec4(),
             self.result.vec4(),
-            slice("KSlice", qk),
-            slice("VSlice", v),
+            slice("KRow", qk),
+            slice("VRow", v),
+            rows_of_v,
             tile("QTile", qk),
             tile("OTile", v),
             item = self.columns().item(self.operands),
@@ -232,10 +251,31 @@ alias o_item = {};
         }
     }
 
-    /// The value that lane `r % group` has of row `r`, in all lanes.
+    /// The value of row `r`, in all lanes.
     fn of_row(&self, name: &str, r: u32) -> String {
+        self.of_key(name, r, 0)
+    }
+
+    /// The value of row `r` and key `k`, in all lanes.
+    fn of_key(&self, name: &str, r: u32, k: u32) -> String {
         let of_group = self.of_group(name, r / self.group);
-        format!("subgroupBroadcast({of_group}, {}u)", r % self.group)
+        let lane = k * self.group + r % self.group;
+        format!("subgroupBroadcast({of_group}, {lane}u)")
+    }
+
+    /// `name(x)`: `combine`, which names `A` and `B`, over lanes `first`, `2 first`, ... apart, up to `end`.
+    fn over_lanes(name: &str, ty: &str, first: u32, end: u32, combine: &str) -> String {
+        let mut x = "x".to_owned();
+        let mut steps = String::new();
+        let mut distance = first;
+        while distance < end {
+            let other = format!("subgroupShuffleXor({x}, {distance}u)");
+            let step = combine.replace('A', &x).replace('B', &other);
+            let _ = writeln!(steps, "    let by{distance} = {step};");
+            x = format!("by{distance}");
+            distance *= 2;
+        }
+        format!("fn {name}(x: {ty}) -> {ty} {{\n{steps}    return {x};\n}}\n\n")
     }
 
     fn rows_text(&self) -> String {
@@ -244,27 +284,25 @@ alias o_item = {};
             let start = g * self.group;
             format!("{start}u + (lane & {last}u)")
         });
-        let mut or = "x".to_owned();
-        let mut steps = String::new();
-        let mut distance = 1;
-        while distance < self.width {
-            let _ = writeln!(
-                steps,
-                "    let by{distance} = {or} | subgroupShuffleXor({or}, {distance}u);"
-            );
-            or = format!("by{distance}");
-            distance *= 2;
-        }
+        let (group, keys) = (self.group, self.group * self.keys);
+        let number = match self.keys {
+            1 => "0u".to_owned(),
+            n => format!("lane / {group}u % {n}u"),
+        };
+        let or = Self::over_lanes("lanes_or", "u32", 1, self.width, "A | B");
+        let max = Self::over_lanes("max_over_keys", "Rows", group, keys, "max(A, B)");
+        let sum = Self::over_lanes("sum_over_keys", "Rows", group, keys, "A + B");
         format!(
             "\
 // The bits of all lanes.
-fn lanes_or(x: u32) -> u32 {{
-{steps}    return {or};
-}}
-
-// The numbers of the rows whose softmax the lane has.
+{or}// Of the keys that are taken together.
+{max}{sum}// The numbers of the rows whose softmax the lane has, and of the key.
 fn row_numbers(lane: u32) -> RowIndex {{
     return {numbers};
+}}
+
+fn key_number(lane: u32) -> u32 {{
+    return {number};
 }}
 
 {}",
@@ -276,7 +314,7 @@ fn row_numbers(lane: u32) -> RowIndex {{
         let chunks = self.chunks(self.qk_dim);
         let load = self
             .columns()
-            .load_by_fours("q", "KSlice", self.operands, self.qk_dim); // Q and K have the same columns
+            .load_by_fours("q", "KRow", self.operands, self.qk_dim); // Q and K have the same columns
         let rows = lines(self.rows(), |r| {
             let fields = (0..chunks).map(|c| format!("    tile.r{r}c{c} = row{r}.c{c} * scale;"));
             format!(
@@ -312,15 +350,17 @@ fn tile_load_q(at: RowIndex, lane: u32, scale: f32) -> QTile {{
 
     fn k_functions(&self) -> String {
         let chunks = self.chunks(self.qk_dim);
-        let dot = |r: u32| {
-            let terms = (0..chunks).map(|c| format!("dot(tile.r{r}c{c}, x.c{c})"));
+        // Of lane i of a group's, before it is summed up.
+        let dot = |g: u32, i: u32| {
+            let (row, key) = (g * self.group + i % self.group, i / self.group);
+            let terms = (0..chunks).map(|c| format!("dot(tile.r{row}c{c}, x{key}.c{c})"));
             terms.collect::<Vec<_>>().join(" + ")
         };
+        let lanes = self.group * self.keys;
         let group = |g: u32| {
-            let first = g * self.group;
-            let mut sum = self.folded(first, first + self.group, &dot);
-            // Every lane with the number of a row has a part of its sum.
-            let mut distance = self.group;
+            let mut sum = self.folded(0, lanes, &|i| dot(g, i));
+            // Every lane with the number of a row and key has a part of its sum.
+            let mut distance = lanes;
             while distance < self.width {
                 sum = format!("over_pairs({sum}, {distance}u)");
                 distance *= 2;
@@ -328,7 +368,11 @@ fn tile_load_q(at: RowIndex, lane: u32, scale: f32) -> QTile {{
             sum
         };
         let sums = RowTypes(self.groups).per_row("Rows", group);
-        let pairs = if self.group < self.width {
+        let loads = lines(self.keys, |k| {
+            let row = row_at("k", k);
+            format!("    let x{k} = load_k({row}, lane);")
+        });
+        let pairs = if lanes < self.width {
             "\
 fn over_pairs(x: f32, distance: u32) -> f32 {
     return x + subgroupShuffleXor(x, distance);
@@ -340,14 +384,13 @@ fn over_pairs(x: f32, distance: u32) -> f32 {
         };
         format!(
             "\
-{}{pairs}// Every row of the tile times the row of K at `at`, in the lane that has the row's softmax.
-fn tile_dot_k(tile: QTile, lane: u32, at: u32) -> Rows {{
-    let x = load_k(at, lane);
-    return {sums};
+{}{pairs}// Every row of the tile times the rows of K from `at` on, in the lane that has the row's softmax for that key.
+fn tile_dot_k(tile: QTile, lane: u32, at: u32, last: u32) -> Rows {{
+{loads}    return {sums};
 }}
 
 ",
-            self.columns().load("k", "KSlice", self.operands, self.qk_dim)
+            self.columns().load("k", "KRow", self.operands, self.qk_dim)
         )
     }
 
@@ -356,47 +399,80 @@ fn tile_dot_k(tile: QTile, lane: u32, at: u32) -> Rows {{
         let selected = lines(chunks, |c| {
             format!("        select(vec4<f32>(), x.c{c}, keep),")
         });
-        let odd = (0..chunks).map(|c| {
+        let kept = lines(self.keys, |k| {
+            let row = row_at("v", k);
             format!(
-                "any((bitcast<vec4<u32>>(x.c{c}) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT))"
+                "        v_where(load_v({row}, lane), (facts & {}u) != 0u),",
+                1 << k
             )
         });
-        let odd = match self.masked {
-            true => odd.collect::<Vec<_>>().join(" || "),
-            false => "false".to_owned(), // no key counts for some rows only
-        };
         let adds = lines(self.rows(), |r| {
-            let terms = (0..chunks)
-                .map(|c| format!("    (*out).r{r}c{c} += p{r} * x.c{c} + next{r} * x_next.c{c};"));
-            format!(
-                "    let p{r} = {};\n    let next{r} = {};\n{}",
-                self.of_row("p", r),
-                self.of_row("p_next", r),
-                terms.collect::<Vec<_>>().join("\n")
-            )
+            let weights = lines(self.keys, |k| {
+                format!(
+                    "    let p{r}k{k} = {};\n    let next{r}k{k} = {};",
+                    self.of_key("p", r, k),
+                    self.of_key("p_next", r, k)
+                )
+            });
+            let terms = |weight: &str, x: &str, c: u32| {
+                let terms = (0..self.keys).map(|k| format!("{weight}{r}k{k} * {x}.k{k}.c{c}"));
+                terms.collect::<Vec<_>>().join(" + ")
+            };
+            let sums = (0..chunks).map(|c| {
+                let (now, next) = (terms("p", "x", c), terms("next", "x_next", c));
+                format!("    (*out).r{r}c{c} += {now} + {next};")
+            });
+            weights + &sums.collect::<Vec<_>>().join("\n")
         });
         format!(
             "\
-{}// The lane's part of the row of V at `at`, or zeros.
-fn load_v_where(at: u32, lane: u32, keep: bool) -> VSlice {{
-    let x = load_v(at, lane);
-    return VSlice(
+{}fn v_where(x: VRow, keep: bool) -> VRow {{
+    return VRow(
 {selected}    );
 }}
 
-const EXPONENT: u32 = 0x7f800000u;
-
-// Whether the lane's part of the row has an infinity or NaN. By bits, since WGSL may assume that there are none.
-fn v_is_odd(x: VSlice) -> bool {{
-    return {odd};
+// The lane's part of the rows of V from `at` on, zeros where a fact's bit is not set.
+fn load_v_where(at: u32, last: u32, lane: u32, facts: u32) -> VRows {{
+    return VRows(
+{kept}    );
 }}
 
-// out += p * (a row of V) + p_next * (the next row of V)
-fn tile_add_v(out: ptr<function, OTile>, p: Rows, x: VSlice, p_next: Rows, x_next: VSlice) {{
+{}// out += p * (rows of V) + p_next * (the next rows of V)
+fn tile_add_v(out: ptr<function, OTile>, p: Rows, x: VRows, p_next: Rows, x_next: VRows) {{
 {adds}}}
 
 ",
-            self.columns().load("v", "VSlice", self.operands, self.v_dim)
+            self.columns().load("v", "VRow", self.operands, self.v_dim),
+            self.odd_function(),
+        )
+    }
+
+    /// `v_is_odd`, which is false where no key counts for some rows only.
+    fn odd_function(&self) -> String {
+        let chunks = self.chunks(self.v_dim);
+        let odd = |k: u32| {
+            let of_four = |c: u32| {
+                let bits = format!("bitcast<vec4<u32>>(x.k{k}.c{c})");
+                format!("any(({bits} & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT))")
+            };
+            let any = (0..chunks).map(of_four).collect::<Vec<_>>().join(" || ");
+            format!("((facts & {}u) != 0u && ({any}))", 1 << k)
+        };
+        let odd = match self.masked {
+            true => (0..self.keys).map(odd).collect::<Vec<_>>().join(" || "),
+            false => "false".to_owned(),
+        };
+        format!(
+            "\
+const EXPONENT: u32 = 0x7f800000u;
+
+// Whether the lane's part of a row has an infinity or NaN, and the row's bit is set. By bits of the numbers, since WGSL
+// may assume that there are none.
+fn v_is_odd(x: VRows, facts: u32) -> bool {{
+    return {odd};
+}}
+
+"
         )
     }
 
@@ -435,4 +511,9 @@ fn tile_store_o(at: RowIndex, lane: u32, first: u32, end: u32, tile: OTile, fact
             self.columns().store("o", self.result, self.v_dim)
         )
     }
+}
+
+/// Where the row is that comes n rows after the one at `at`, or the last one.
+fn row_at(operand: &str, n: u32) -> String {
+    format!("min(at + {n}u * shape.{operand}_row_stride, last)")
 }

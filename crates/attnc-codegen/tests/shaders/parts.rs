@@ -48,6 +48,7 @@ fn subgroups_that_walk_a_part_are_valid() {
             width,
             group,
             groups,
+            keys: width / group,
             packs_heads: true,
             qk_dim: 64,
             v_dim: 40,

@@ -13,6 +13,7 @@ fn attention() -> SubgroupAttentionTile {
         width: 8,
         group: 8,
         groups: 4,
+        keys: 1,
         packs_heads: false,
         qk_dim: 64,
         v_dim: 64,
@@ -61,6 +62,7 @@ fn attention_tiles_of_every_width_and_dim_are_valid() {
                     width,
                     group,
                     groups,
+                    keys: (width / group).min(groups),
                     qk_dim: dim,
                     v_dim: dim + 8,
                     ..attention()
@@ -133,11 +135,12 @@ fn impossible_attention_tiles_are_refused_with_every_reason() {
         width: 6,
         group: 3,
         groups: 5,
+        keys: 3,
         qk_dim: 10,
         v_dim: 0,
         ..attention()
     };
-    assert_eq!(error.print().unwrap_err().problems.len(), 5);
+    assert_eq!(error.print().unwrap_err().problems.len(), 6);
 }
 
 fn matmul() -> MatmulTile {

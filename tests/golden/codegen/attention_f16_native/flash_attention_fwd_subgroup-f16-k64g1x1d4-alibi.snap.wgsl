@@ -21,8 +21,9 @@ const PART_KEYS: u32 = 64u;
 //
 // A workgroup is one subgroup, or the first lanes of a wider one, and owns a block of query rows of one batch and KV
 // head. Lanes own columns: each holds its columns of Q and O for all rows, and loads its columns of K and V once for
-// all rows. The softmax of a row is one lane's. Tiles of keys that count for none of the rows are skipped. The slot
-// `walk` says which keys are walked, and what becomes of the sums.
+// all rows. The scores of a row and a key are one lane's; where there are fewer rows than lanes, lanes have other keys
+// of the same rows. Tiles of keys that count for none of the rows are skipped. The slot `walk` says which keys are
+// walked, and what becomes of the sums.
 //
 // Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). O is scaled only when
 // a score passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the
@@ -35,19 +36,6 @@ const PART_KEYS: u32 = 64u;
 @group(0) @binding(2) var<storage, read> k: array<k_item>;
 @group(0) @binding(3) var<storage, read> v: array<v_item>;
 @group(0) @binding(4) var<storage, read_write> o: array<o_item>;
-
-// Where the rows of a lane stand.
-struct Place {
-    b: u32,
-    h: RowIndex,
-    q_idx: RowIndex,
-    k_first: u32,
-}
-
-fn key_at(kv_idx: u32, attends: RowMask, tile: QTile, lane: u32, at: Place) -> Key {
-    let qk = tile_dot_k(tile, lane, at.k_first + kv_idx * shape.k_row_stride);
-    return key_of(rows_score_mod(qk, at.b, at.h, at.q_idx, kv_idx), attends);
-}
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn flash_attention_fwd_subgroup(
@@ -67,7 +55,7 @@ fn flash_attention_fwd_subgroup(
     let h = block.first_head + row / shape.q_len;
     let q_idx = row % shape.q_len;
     let kv_head = block.first_head / shape.heads_per_kv;
-    let at = Place(b, h, q_idx, shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride);
+    let k_first = shape.k_offset + b * shape.k_batch_stride + kv_head * shape.k_head_stride;
     let v_first = shape.v_offset + b * shape.v_batch_stride + kv_head * shape.v_head_stride;
     let q_row = shape.q_offset + b * shape.q_batch_stride + h * shape.q_head_stride + q_idx * shape.q_row_stride;
     let o_first = shape.o_offset + b * shape.o_batch_stride + h * shape.o_head_stride + q_idx * shape.o_row_stride;
@@ -88,43 +76,49 @@ fn flash_attention_fwd_subgroup(
         out = tile_zero();
         var run = next_run(keys.x, tiles, skips);
         while run.kv_idx < keys.y {
+            let k_last = k_first + (run.end - 1u) * shape.k_row_stride;
+            let v_last = v_first + (run.end - 1u) * shape.v_row_stride;
             var top = m;
-            // Two keys, so that O is read and written once for both, until a score passes m by too much.
-            for (; run.kv_idx < run.end; run.kv_idx += 2u) {
-                let kv_idx = run.kv_idx;
-                let kv_next = min(kv_idx + 1u, run.end - 1u);
-                var attends = RowMask(true);
-                var attends_next = RowMask(kv_next > kv_idx);
-                var facts = select(LIVE, LIVE | NEXT * LIVE, kv_next > kv_idx);
+            // Each lane's key twice, so that O is read and written once for all, until a score passes m by too much.
+            for (; run.kv_idx < run.end; run.kv_idx += 2u * KEYS) {
+                let kv_next = run.kv_idx + KEYS;
+                let kv_last = run.end - 1u;
+                let n = key_number(lane);
+                let mine = min(run.kv_idx + n, kv_last);
+                let mine_next = min(kv_next + n, kv_last);
+                var attends = RowMask(KEYS == 1u || run.kv_idx + n <= kv_last);
+                var attends_next = RowMask(kv_next + n <= kv_last);
+                var facts = facts_of_first(min(run.end - run.kv_idx, 2u * KEYS));
                 if !run.full {
-                    attends = rows_mask_mod(b, h, q_idx, kv_idx);
-                    attends_next &= rows_mask_mod(b, h, q_idx, kv_next);
-                    facts = facts_of_two(attends, attends_next, counts);
-                    if (facts & (LIVE | NEXT * LIVE)) == 0u {
+                    attends &= rows_mask_mod(b, h, q_idx, mine);
+                    attends_next &= rows_mask_mod(b, h, q_idx, mine_next);
+                    facts = lanes_or(facts_of(attends, counts, n) | facts_of(attends_next, counts, n + KEYS));
+                    if !some_live(facts) {
                         continue;
                     }
                 }
-                let key = key_at(kv_idx, attends, tile, lane, at);
-                let next = key_at(kv_next, attends_next, tile, lane, at);
+                let qk = tile_dot_k(tile, lane, k_first + run.kv_idx * shape.k_row_stride, k_last);
+                let key = key_of(rows_score_mod(qk, b, h, q_idx, mine), attends);
+                let qk_next = tile_dot_k(tile, lane, k_first + kv_next * shape.k_row_stride, k_last);
+                let next = key_of(rows_score_mod(qk_next, b, h, q_idx, mine_next), attends_next);
                 if SCORES_MASK {
-                    facts = facts_of_two(key.live, next.live, counts);
+                    facts = lanes_or(facts_of(key.live, counts, n) | facts_of(next.live, counts, n + KEYS));
                 }
-                top = max(m, max(key.score, next.score));
+                top = max(m, max_over_keys(max(key.score, next.score)));
                 m = select(m, top, l == Rows(0.0));
                 if lanes_or(select(0u, 1u, any(top > m + HEADROOM))) != 0u {
                     break;
                 }
                 row_max = max(row_max, top);
                 // A row for which a key is masked takes nothing of it, not even 0 * NaN.
-                let x = load_v_where(v_first + kv_idx * shape.v_row_stride, lane, (facts & LIVE) != 0u);
-                let x_next = load_v_where(v_first + kv_next * shape.v_row_stride, lane, (facts & (NEXT * LIVE)) != 0u);
-                has_odd |= (facts & DEAD) != 0u && v_is_odd(x);
-                has_odd |= (facts & (NEXT * DEAD)) != 0u && v_is_odd(x_next);
+                let x = load_v_where(v_first + run.kv_idx * shape.v_row_stride, v_last, lane, facts);
+                let x_next = load_v_where(v_first + kv_next * shape.v_row_stride, v_last, lane, facts >> KEYS);
+                has_odd |= v_is_odd(x, facts >> DEAD) | v_is_odd(x_next, facts >> (DEAD + KEYS));
                 let p = select(Rows(0.0), exp(key.score - m), key.live);
                 let p_next = select(Rows(0.0), exp(next.score - m), next.live);
-                l += p + p_next;
-                let weight = rows_prob_mod(p, b, h, q_idx, kv_idx);
-                tile_add_v(&out, weight, x, rows_prob_mod(p_next, b, h, q_idx, kv_next), x_next);
+                l += sum_over_keys(p + p_next);
+                let weight = rows_prob_mod(p, b, h, q_idx, mine);
+                tile_add_v(&out, weight, x, rows_prob_mod(p_next, b, h, q_idx, mine_next), x_next);
             }
             // Rows that did not outgrow m keep it: what they come to must not depend on other rows.
             let raised = select(m, top, top > m + HEADROOM);
@@ -156,10 +150,11 @@ fn flash_attention_fwd_subgroup(
 
 // micro: attention tile of 1 query rows, columns by 8 lanes; Q and K have 4, V and O 4 (generated)
 //
-// Row g * 1 + r is the one whose softmax lane r has in component g.
+// Row g * 1 + r is the one whose softmax lane r has in component g, for the first of 4 keys.
 
 const ROWS: u32 = 1u;
 const GROUP: u32 = 1u;
+const KEYS: u32 = 4u;
 const PACKS_HEADS: bool = false;
 const SCORES_MASK: bool = true;
 const HAS_SINK: bool = false;
@@ -172,13 +167,20 @@ alias k_item = vec4<f16>;
 alias v_item = vec4<f16>;
 alias o_item = vec4<f32>;
 
-// What a lane has of a row of K, and of V.
-struct KSlice {
+// What a lane has of a row of K, of V, and of some rows of V.
+struct KRow {
     c0: vec4<f32>,
 }
 
-struct VSlice {
+struct VRow {
     c0: vec4<f32>,
+}
+
+struct VRows {
+    k0: VRow,
+    k1: VRow,
+    k2: VRow,
+    k3: VRow,
 }
 
 struct QTile {
@@ -197,9 +199,26 @@ fn lanes_or(x: u32) -> u32 {
     return by4;
 }
 
-// The numbers of the rows whose softmax the lane has.
+// Of the keys that are taken together.
+fn max_over_keys(x: Rows) -> Rows {
+    let by1 = max(x, subgroupShuffleXor(x, 1u));
+    let by2 = max(by1, subgroupShuffleXor(by1, 2u));
+    return by2;
+}
+
+fn sum_over_keys(x: Rows) -> Rows {
+    let by1 = x + subgroupShuffleXor(x, 1u);
+    let by2 = by1 + subgroupShuffleXor(by1, 2u);
+    return by2;
+}
+
+// The numbers of the rows whose softmax the lane has, and of the key.
 fn row_numbers(lane: u32) -> RowIndex {
     return 0u + (lane & 0u);
+}
+
+fn key_number(lane: u32) -> u32 {
+    return lane / 1u % 4u;
 }
 
 alias HeadIndex = RowIndex;
@@ -220,8 +239,8 @@ fn rows_sink(m: Rows, b: u32, h: HeadIndex, q_idx: RowIndex) -> Rows {
     return Rows(0.0);
 }
 
-fn load_q(at: u32, lane: u32) -> KSlice {
-    return KSlice(
+fn load_q(at: u32, lane: u32) -> KRow {
+    return KRow(
         select(vec4<f32>(), vec4<f32>(q[at / 4u + min(lane, 0u) + 0u]), lane < 1u),
     );
 }
@@ -234,8 +253,8 @@ fn tile_load_q(at: RowIndex, lane: u32, scale: f32) -> QTile {
     return tile;
 }
 
-fn load_k(at: u32, lane: u32) -> KSlice {
-    return KSlice(
+fn load_k(at: u32, lane: u32) -> KRow {
+    return KRow(
         select(vec4<f32>(), vec4<f32>(k[at / 4u + min(lane, 0u) + 0u]), lane < 1u),
     );
 }
@@ -244,38 +263,56 @@ fn over_pairs(x: f32, distance: u32) -> f32 {
     return x + subgroupShuffleXor(x, distance);
 }
 
-// Every row of the tile times the row of K at `at`, in the lane that has the row's softmax.
-fn tile_dot_k(tile: QTile, lane: u32, at: u32) -> Rows {
-    let x = load_k(at, lane);
-    return over_pairs(over_pairs(over_pairs(dot(tile.r0c0, x.c0), 1u), 2u), 4u);
+// Every row of the tile times the rows of K from `at` on, in the lane that has the row's softmax for that key.
+fn tile_dot_k(tile: QTile, lane: u32, at: u32, last: u32) -> Rows {
+    let x0 = load_k(min(at + 0u * shape.k_row_stride, last), lane);
+    let x1 = load_k(min(at + 1u * shape.k_row_stride, last), lane);
+    let x2 = load_k(min(at + 2u * shape.k_row_stride, last), lane);
+    let x3 = load_k(min(at + 3u * shape.k_row_stride, last), lane);
+    return over_pairs(fold(fold(dot(tile.r0c0, x0.c0), dot(tile.r0c0, x1.c0), lane, 1u), fold(dot(tile.r0c0, x2.c0), dot(tile.r0c0, x3.c0), lane, 1u), lane, 2u), 4u);
 }
 
-fn load_v(at: u32, lane: u32) -> VSlice {
-    return VSlice(
+fn load_v(at: u32, lane: u32) -> VRow {
+    return VRow(
         select(vec4<f32>(), vec4<f32>(v[at / 4u + min(lane, 0u) + 0u]), lane < 1u),
     );
 }
 
-// The lane's part of the row of V at `at`, or zeros.
-fn load_v_where(at: u32, lane: u32, keep: bool) -> VSlice {
-    let x = load_v(at, lane);
-    return VSlice(
+fn v_where(x: VRow, keep: bool) -> VRow {
+    return VRow(
         select(vec4<f32>(), x.c0, keep),
+    );
+}
+
+// The lane's part of the rows of V from `at` on, zeros where a fact's bit is not set.
+fn load_v_where(at: u32, last: u32, lane: u32, facts: u32) -> VRows {
+    return VRows(
+        v_where(load_v(min(at + 0u * shape.v_row_stride, last), lane), (facts & 1u) != 0u),
+        v_where(load_v(min(at + 1u * shape.v_row_stride, last), lane), (facts & 2u) != 0u),
+        v_where(load_v(min(at + 2u * shape.v_row_stride, last), lane), (facts & 4u) != 0u),
+        v_where(load_v(min(at + 3u * shape.v_row_stride, last), lane), (facts & 8u) != 0u),
     );
 }
 
 const EXPONENT: u32 = 0x7f800000u;
 
-// Whether the lane's part of the row has an infinity or NaN. By bits, since WGSL may assume that there are none.
-fn v_is_odd(x: VSlice) -> bool {
-    return any((bitcast<vec4<u32>>(x.c0) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT));
+// Whether the lane's part of a row has an infinity or NaN, and the row's bit is set. By bits of the numbers, since WGSL
+// may assume that there are none.
+fn v_is_odd(x: VRows, facts: u32) -> bool {
+    return ((facts & 1u) != 0u && (any((bitcast<vec4<u32>>(x.k0.c0) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT)))) || ((facts & 2u) != 0u && (any((bitcast<vec4<u32>>(x.k1.c0) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT)))) || ((facts & 4u) != 0u && (any((bitcast<vec4<u32>>(x.k2.c0) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT)))) || ((facts & 8u) != 0u && (any((bitcast<vec4<u32>>(x.k3.c0) & vec4<u32>(EXPONENT)) == vec4<u32>(EXPONENT))));
 }
 
-// out += p * (a row of V) + p_next * (the next row of V)
-fn tile_add_v(out: ptr<function, OTile>, p: Rows, x: VSlice, p_next: Rows, x_next: VSlice) {
-    let p0 = subgroupBroadcast(p, 0u);
-    let next0 = subgroupBroadcast(p_next, 0u);
-    (*out).r0c0 += p0 * x.c0 + next0 * x_next.c0;
+// out += p * (rows of V) + p_next * (the next rows of V)
+fn tile_add_v(out: ptr<function, OTile>, p: Rows, x: VRows, p_next: Rows, x_next: VRows) {
+    let p0k0 = subgroupBroadcast(p, 0u);
+    let next0k0 = subgroupBroadcast(p_next, 0u);
+    let p0k1 = subgroupBroadcast(p, 1u);
+    let next0k1 = subgroupBroadcast(p_next, 1u);
+    let p0k2 = subgroupBroadcast(p, 2u);
+    let next0k2 = subgroupBroadcast(p_next, 2u);
+    let p0k3 = subgroupBroadcast(p, 3u);
+    let next0k3 = subgroupBroadcast(p_next, 3u);
+    (*out).r0c0 += p0k0 * x.k0.c0 + p0k1 * x.k1.c0 + p0k2 * x.k2.c0 + p0k3 * x.k3.c0 + next0k0 * x_next.k0.c0 + next0k1 * x_next.k1.c0 + next0k2 * x_next.k2.c0 + next0k3 * x_next.k3.c0;
 }
 
 fn tile_zero() -> OTile {
@@ -444,10 +481,13 @@ fn row_block(index: u32, shape: Shape) -> RowBlock {
     let heads = select(1u, shape.heads_per_kv, packed);
     let row_count = heads * shape.q_len;
     let blocks = div_ceil(row_count, ROWS);
+    // Workgroups there are for every head, so where heads are packed some have no block: those that have one are
+    // spread over the grid, since a device may share it out by halves.
+    let places = select(blocks, heads, packed);
     let head_groups = shape.heads / heads;
-    let b = index / (blocks * head_groups);
-    let first_head = (index / blocks) % head_groups * heads;
-    let first_row = balanced(index % blocks, blocks) * ROWS;
+    let b = select(shape.batch, index / (places * head_groups), index % places < blocks);
+    let first_head = (index / places) % head_groups * heads;
+    let first_row = balanced(index % places, blocks) * ROWS;
     return RowBlock(b, first_head, first_row, min(ROWS, row_count - first_row), packed);
 }
 
@@ -530,19 +570,20 @@ fn key_of(score: Rows, attends: RowMask) -> Key {
     return Key(select(Rows(SCORE_MIN), score, live), live);
 }
 
-// What is true of two keys for some row: bits that all lanes have in common.
+// Facts about the keys of a turn: bit n if key n counts for some row, bit DEAD + n if it does not for some row.
+const DEAD: u32 = 16u;
 
-const LIVE: u32 = 1u; // the key counts
-const DEAD: u32 = 2u; // it does not
-const NEXT: u32 = 4u; // LIVE and DEAD of the next key are as many times as large
-
-fn facts_of(live: RowMask, counts: RowMask) -> u32 {
-    return select(0u, LIVE, any(live & counts)) | select(0u, DEAD, any(!live & counts));
+fn facts_of(live: RowMask, counts: RowMask, n: u32) -> u32 {
+    return select(0u, 1u << n, any(live & counts)) | select(0u, 1u << (n + DEAD), any(!live & counts));
 }
 
-// Of the rows in `counts`, for which the keys count that are live.
-fn facts_of_two(live: RowMask, live_next: RowMask, counts: RowMask) -> u32 {
-    return lanes_or(facts_of(live, counts) | NEXT * facts_of(live_next, counts));
+fn some_live(facts: u32) -> bool {
+    return (facts & ((1u << DEAD) - 1u)) != 0u;
+}
+
+// Facts about so many first keys of which nothing else is known; there is at least one.
+fn facts_of_first(count: u32) -> u32 {
+    return ((1u << count) - 1u) | 1u;
 }
 
 // ---- lib/indexing.wgsl
@@ -557,6 +598,19 @@ fn linear_workgroup(group: vec3<u32>, groups: vec3<u32>) -> u32 {
 
 fn div_ceil(x: u32, y: u32) -> u32 {
     return (x + y - 1u) / y;
+}
+
+// ---- lib/subgroup_sums.wgsl
+
+// Sums over the lanes of a subgroup, several at once, so that each ends up in a lane of its own.
+//
+// Each step halves the numbers and doubles the lanes that share them, as in a fast Fourier transform: eight sums
+// over eight lanes cost seven exchanges where one after the other costs 24. All lanes must take part.
+
+// The sum over a lane and the lane `distance` away, of `a` where that bit of the lane's number is 0, else of `b`.
+fn fold(a: f32, b: f32, lane: u32, distance: u32) -> f32 {
+    let upper = (lane & distance) != 0u;
+    return select(a, b, upper) + subgroupShuffleXor(select(b, a, upper), distance);
 }
 
 // ---- lib/balanced.wgsl
