@@ -82,6 +82,7 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "lib/power",
     "lib/quads",
     "lib/row_block",
+    "lib/sixteen",
     "lib/stable_tanh",
     "lib/subgroup_sums",
     "lib/tile_runs",

@@ -15,9 +15,32 @@
 // Layout: operands come from mods; O is [B, H, M, Dv], the last state [B, H_kv, D, Dv], strided, in elements.
 
 import package::params::{WORKGROUP_SIZE, KEY_DIM, IS_DELTA, RETURNS_STATE};
-import package::mods::{q_element, k_element, v_element, state_element, decay_element, beta_element};
+import package::mods::{q_four, k_four, v_element, state_four, decay_four, beta_element};
 import package::store::{store_out};
+import package::lib::sixteen::{sixteen, times, dots};
 import package::lib::indexing::{linear_workgroup};
+
+const SIXTEENS: u32 = (KEY_DIM + 15u) / 16u; // of rows of the state, zeros behind the last
+
+fn q_sixteen(b: u32, h: u32, t: u32, n: u32) -> sixteen {
+    let d = 4u * n;
+    return sixteen(q_four(b, h, t, d), q_four(b, h, t, d + 1u), q_four(b, h, t, d + 2u), q_four(b, h, t, d + 3u));
+}
+
+fn k_sixteen(b: u32, h: u32, t: u32, n: u32) -> sixteen {
+    let d = 4u * n;
+    return sixteen(k_four(b, h, t, d), k_four(b, h, t, d + 1u), k_four(b, h, t, d + 2u), k_four(b, h, t, d + 3u));
+}
+
+fn decay_sixteen(b: u32, h: u32, t: u32, n: u32) -> sixteen {
+    let d = 4u * n;
+    return sixteen(decay_four(b, h, t, d), decay_four(b, h, t, d + 1u), decay_four(b, h, t, d + 2u), decay_four(b, h, t, d + 3u));
+}
+
+fn state_sixteen(b: u32, h: u32, j: u32, n: u32) -> sixteen {
+    let d = 4u * n;
+    return sixteen(state_four(b, h, j, d), state_four(b, h, j, d + 1u), state_four(b, h, j, d + 2u), state_four(b, h, j, d + 3u));
+}
 
 struct Shape {
     batch: u32,
@@ -50,39 +73,48 @@ fn linear_attention(
     let b = index / (shape.value_dim * shape.kv_heads);
     let column = shape.out_offset + b * shape.out_batch_stride + j * shape.out_column_stride;
 
-    var state: array<f32, KEY_DIM>;
-    for (var d = 0u; d < KEY_DIM; d++) {
-        state[d] = state_element(b, kv_head, d, j);
+    // Sixteen rows a turn, since drivers may count turns.
+    var state: array<sixteen, SIXTEENS>;
+    for (var n = 0u; n < SIXTEENS; n++) {
+        state[n] = state_sixteen(b, kv_head, j, n);
     }
+    let first_head = kv_head * shape.heads_per_kv;
     for (var t = 0u; t < shape.len; t++) {
-        var held = 0.0; // what the state holds for the key
-        for (var d = 0u; d < KEY_DIM; d++) {
-            state[d] *= decay_element(b, kv_head, t, d);
-            if IS_DELTA {
-                held += state[d] * k_element(b, kv_head, t, d);
-            }
-        }
+        let row = column + t * shape.out_row_stride;
         var written = v_element(b, kv_head, t, j);
         if IS_DELTA {
+            var held = 0.0; // what the state holds for the key
+            for (var n = 0u; n < SIXTEENS; n++) {
+                state[n] = times(state[n], decay_sixteen(b, kv_head, t, n));
+                held += dots(state[n], k_sixteen(b, kv_head, t, n));
+            }
             written = beta_element(b, kv_head, t) * (written - held);
         }
-        for (var d = 0u; d < KEY_DIM; d++) {
-            state[d] += k_element(b, kv_head, t, d) * written;
+        var read = 0.0;
+        for (var n = 0u; n < SIXTEENS; n++) {
+            var rows = state[n];
+            if !IS_DELTA {
+                rows = times(rows, decay_sixteen(b, kv_head, t, n));
+            }
+            rows += k_sixteen(b, kv_head, t, n) * written;
+            state[n] = rows;
+            read += dots(rows, q_sixteen(b, first_head, t, n));
         }
         if !RETURNS_STATE {
-            let first_head = kv_head * shape.heads_per_kv;
-            for (var h = first_head; h < first_head + shape.heads_per_kv; h++) {
-                var read = 0.0;
-                for (var d = 0u; d < KEY_DIM; d++) {
-                    read += q_element(b, h, t, d) * state[d];
+            store_out(row + first_head * shape.out_head_stride, shape.scale * read);
+            for (var h = first_head + 1u; h < first_head + shape.heads_per_kv; h++) {
+                read = 0.0;
+                for (var n = 0u; n < SIXTEENS; n++) {
+                    read += dots(state[n], q_sixteen(b, h, t, n));
                 }
-                store_out(column + h * shape.out_head_stride + t * shape.out_row_stride, shape.scale * read);
+                store_out(row + h * shape.out_head_stride, shape.scale * read);
             }
         }
     }
     if RETURNS_STATE {
+        let first_row = column + kv_head * shape.out_head_stride;
         for (var d = 0u; d < KEY_DIM; d++) {
-            store_out(column + kv_head * shape.out_head_stride + d * shape.out_row_stride, state[d]);
+            store_out(first_row + d * shape.out_row_stride, state[d / 16u][d / 4u % 4u][d % 4u]);
         }
     }
 }

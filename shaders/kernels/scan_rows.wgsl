@@ -1,7 +1,7 @@
 // Running sum over one axis: out[row, i] = epilogue(x[row, 0] + ... + x[row, i])
 //
-// One invocation owns one row and walks it once, from the end if `reverse`; `exclusive` leaves the
-// element itself out of its sum.
+// One invocation owns one row and walks it once, four elements a turn since drivers may count turns, and from the end
+// if `reverse`; `exclusive` leaves the element itself out of its sum.
 //
 // Layout: x comes from load_element; a row is (outer, inner) = (row / inner, row % inner).
 
@@ -24,6 +24,17 @@ struct Shape {
 
 @group(0) @binding(0) var<uniform> shape: Shape;
 
+// The sum through the element that comes `step`th, which is stored, or out of which it is left.
+fn take(row: u32, at: u32, step: u32, before: acc_elem) -> acc_elem {
+    if step >= shape.len {
+        return before;
+    }
+    let i = select(step, shape.len - 1u - step, shape.reverse != 0u);
+    let through = before + load_element(row, i);
+    store_out(at + i * shape.out_axis_stride, epilogue(select(through, before, shape.exclusive != 0u), row, i));
+    return through;
+}
+
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn scan_rows(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -36,11 +47,11 @@ fn scan_rows(
     }
 
     let at = shape.out_offset + (row / shape.inner) * shape.out_outer_stride + (row % shape.inner) * shape.out_inner_stride;
-    var before = acc_elem();
-    for (var step = 0u; step < shape.len; step++) {
-        let i = select(step, shape.len - 1u - step, shape.reverse != 0u);
-        let through = before + load_element(row, i);
-        store_out(at + i * shape.out_axis_stride, epilogue(select(through, before, shape.exclusive != 0u), row, i));
-        before = through;
+    var sum = acc_elem();
+    for (var step = 0u; step < shape.len; step += 4u) {
+        sum = take(row, at, step, sum);
+        sum = take(row, at, step + 1u, sum);
+        sum = take(row, at, step + 2u, sum);
+        sum = take(row, at, step + 3u, sum);
     }
 }

@@ -1,5 +1,5 @@
 // operands of linear attention, contiguous: q, k [B, H, M, D], v [B, H, M, Dv], state [B, H, D, Dv],
-// decay (in log space), beta [B, H, M]; one query head a KV head
+// decay (in log space), beta [B, H, M]; one query head a KV head, D a multiple of 4
 
 struct OperandDims {
     heads: u32,
@@ -20,25 +20,39 @@ fn operand_row(b: u32, h: u32, t: u32) -> u32 {
     return (b * operand_dims.heads + h) * operand_dims.len + t;
 }
 
-fn q_element(b: u32, h: u32, t: u32, d: u32) -> f32 {
-    return q[operand_row(b, h, t) * operand_dims.key_dim + d];
+// Columns 4 d to 4 d + 3 of a row, zeros behind the last.
+fn q_four(b: u32, h: u32, t: u32, d: u32) -> vec4<f32> {
+    let at = operand_row(b, h, t) * operand_dims.key_dim + 4u * d;
+    if 4u * d >= operand_dims.key_dim {
+        return vec4<f32>();
+    }
+    return vec4<f32>(q[at], q[at + 1u], q[at + 2u], q[at + 3u]);
 }
 
-fn k_element(b: u32, h: u32, t: u32, d: u32) -> f32 {
-    return k[operand_row(b, h, t) * operand_dims.key_dim + d];
+fn k_four(b: u32, h: u32, t: u32, d: u32) -> vec4<f32> {
+    let at = operand_row(b, h, t) * operand_dims.key_dim + 4u * d;
+    if 4u * d >= operand_dims.key_dim {
+        return vec4<f32>();
+    }
+    return vec4<f32>(k[at], k[at + 1u], k[at + 2u], k[at + 3u]);
 }
 
 fn v_element(b: u32, h: u32, t: u32, j: u32) -> f32 {
     return v[operand_row(b, h, t) * operand_dims.value_dim + j];
 }
 
-fn state_element(b: u32, h: u32, d: u32, j: u32) -> f32 {
-    let head = b * operand_dims.heads + h;
-    return state[(head * operand_dims.key_dim + d) * operand_dims.value_dim + j];
+// Rows 4 d to 4 d + 3 of column j of the state.
+fn state_four(b: u32, h: u32, j: u32, d: u32) -> vec4<f32> {
+    let step = operand_dims.value_dim;
+    let at = ((b * operand_dims.heads + h) * operand_dims.key_dim + 4u * d) * step + j;
+    if 4u * d >= operand_dims.key_dim {
+        return vec4<f32>();
+    }
+    return vec4<f32>(state[at], state[at + step], state[at + 2u * step], state[at + 3u * step]);
 }
 
-fn decay_element(b: u32, h: u32, t: u32, d: u32) -> f32 {
-    return exp(decay[operand_row(b, h, t)]);
+fn decay_four(b: u32, h: u32, t: u32, d: u32) -> vec4<f32> {
+    return vec4<f32>(exp(decay[operand_row(b, h, t)]));
 }
 
 fn beta_element(b: u32, h: u32, t: u32) -> f32 {

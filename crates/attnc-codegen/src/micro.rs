@@ -118,6 +118,6 @@ fn list(count: u32, separator: &str, f: impl Fn(u32) -> String) -> String {
 }
 
 /// `f(0)`, `f(1)`, ... each on its own line.
-fn lines(count: u32, f: impl Fn(u32) -> String) -> String {
+pub(crate) fn lines(count: u32, f: impl Fn(u32) -> String) -> String {
     (0..count).map(|i| f(i) + "\n").collect()
 }

@@ -220,8 +220,9 @@ impl Check<'_> {
         let Some(kernel) = self.plan.kernels.get(step.kernel.index()) else {
             return vec![format!("kernel {} does not exist", step.kernel.0)];
         };
-        let mut wrong =
-            self.unknown_lengths(step.grid.iter().chain(step.uniforms.iter().filter_map(dim)));
+        let words = step.uniforms.iter().filter_map(dim);
+        let numbers = step.grid.iter().chain(words).chain([&step.turns]);
+        let mut wrong = self.unknown_lengths(numbers);
         if kernel.uniform_binding().is_some() == step.uniforms.is_empty() {
             wrong.push(format!(
                 "it has {} uniform words, kernel `{}` {}",
@@ -348,6 +349,7 @@ mod tests {
                 nodes: vec![],
                 op: "twice".into(),
                 flops: Dim::sym("B"),
+                turns: Dim::zero(),
             });
         }
         plan

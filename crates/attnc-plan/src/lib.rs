@@ -48,7 +48,9 @@ pub use limits::{
 };
 pub use memory::{Lifetime, MemoryPlan, lifetimes};
 pub use plan::{PLAN_VERSION, Plan, Port};
-pub use profile::{CooperativeMatrix, DeviceProfile, Features, Limits, SubgroupSizes};
+pub use profile::{
+    CooperativeMatrix, DeviceProfile, Features, LLVMPIPE_LOOP_TURNS, Limits, SubgroupSizes,
+};
 pub use step::{Step, StepLaunch, Uniform};
 pub use symbolic::{arena_peak_expression, largest_intermediate, largest_intermediates};
 pub use weights::WeightSource;

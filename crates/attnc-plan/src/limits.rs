@@ -85,6 +85,26 @@ pub enum SizeProblem {
         /// Its value.
         value: i64,
     },
+    /// More turns of loops than the device takes.
+    #[error(
+        "step {step} ({op}, kernel `{kernel}`) would take {turns} turns of loops in one invocation; `{device}` leaves \
+         all loops after {limit}, and results would be wrong without a word: use smaller lengths, another GPU, \
+         or the CPU (`--backend cpu`)"
+    )]
+    TooManyTurns {
+        /// Position in the plan.
+        step: usize,
+        /// The operation.
+        op: String,
+        /// The kernel's name.
+        kernel: String,
+        /// How many turns at most.
+        turns: i64,
+        /// The device's or profile's name.
+        device: String,
+        /// The limit.
+        limit: u32,
+    },
     /// A uniform or a grid does not fit.
     #[error("step {step} ({op}, kernel `{kernel}`) cannot be launched: {error}")]
     Step {
@@ -201,21 +221,50 @@ pub fn check_sizes_within(
             }
         }
     }
-    for (step, s) in plan.steps.iter().enumerate() {
-        if let Err(error) = s.launch(dims, limits.workgroups_per_dimension) {
-            let kernel = plan.kernel(s.kernel).name.clone();
-            problems.push(SizeProblem::Step {
-                step,
-                op: s.op.clone(),
-                kernel,
-                error,
-            });
-        }
+    for step in 0..plan.steps.len() {
+        problems.extend(step_problem(plan, step, dims, device, limits));
     }
     if problems.is_empty() {
         Ok(())
     } else {
         Err(SizeErrors(problems))
+    }
+}
+
+/// What keeps a step from being launched, or from coming to its end.
+fn step_problem(
+    plan: &Plan,
+    step: usize,
+    dims: &DimValues,
+    device: &str,
+    limits: &Limits,
+) -> Option<SizeProblem> {
+    let of = &plan.steps[step];
+    let kernel = || plan.kernel(of.kernel).name.clone();
+    let no_launch = |error| SizeProblem::Step {
+        step,
+        op: of.op.clone(),
+        kernel: kernel(),
+        error,
+    };
+    let launch = match of.launch(dims, limits.workgroups_per_dimension) {
+        Ok(launch) => launch,
+        Err(error) => return Some(no_launch(error)),
+    };
+    let limit = limits.loop_turns?;
+    match dims.eval(&of.turns) {
+        Err(error) => Some(no_launch(error)),
+        Ok(turns) if turns > i64::from(limit) && launch.workgroups != [0; 3] => {
+            Some(SizeProblem::TooManyTurns {
+                step,
+                op: of.op.clone(),
+                kernel: kernel(),
+                turns,
+                device: device.to_owned(),
+                limit,
+            })
+        }
+        Ok(_) => None,
     }
 }
 

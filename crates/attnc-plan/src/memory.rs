@@ -165,6 +165,7 @@ mod tests {
                 nodes: vec![],
                 op: "test".into(),
                 flops: Dim::zero(),
+                turns: Dim::zero(),
             })
             .collect();
         plan

@@ -56,6 +56,14 @@ pub struct Step {
     pub op: String,
     /// Floating-point operations, a multiply-add counting two.
     pub flops: Dim,
+    /// Turns of loops that one invocation takes at most, those of inner loops and the turns in which loops end
+    /// included; 0 where nobody counted, as in plans of before. See [`Limits::loop_turns`](crate::Limits::loop_turns).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub turns: Dim,
+}
+
+fn is_zero(dim: &Dim) -> bool {
+    dim.is(0)
 }
 
 /// A step with its lengths filled in.
@@ -169,6 +177,7 @@ mod tests {
             nodes: vec![],
             op: "test".into(),
             flops: Dim::zero(),
+            turns: Dim::zero(),
         }
     }
 

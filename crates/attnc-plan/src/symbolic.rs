@@ -99,6 +99,7 @@ mod tests {
                 nodes: vec![],
                 op: "test".into(),
                 flops: Dim::zero(),
+                turns: Dim::zero(),
             });
         }
         plan

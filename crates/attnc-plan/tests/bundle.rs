@@ -51,6 +51,7 @@ fn plan() -> Plan {
         nodes: vec!["/mul".into()],
         op: "pointwise".into(),
         flops: Dim::sym("B") * Dim::from(3),
+        turns: Dim::sym("B") + Dim::one(),
     });
     plan
 }

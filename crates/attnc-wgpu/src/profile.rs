@@ -1,6 +1,8 @@
 //! Device profiles of live adapters and devices.
 
-use attnc_plan::{CooperativeMatrix, DType, DeviceProfile, Features, Limits, SubgroupSizes};
+use attnc_plan::{
+    CooperativeMatrix, DType, DeviceProfile, Features, LLVMPIPE_LOOP_TURNS, Limits, SubgroupSizes,
+};
 
 /// Makes a [`DeviceProfile`] of what is really there.
 pub trait ProfileExt {
@@ -40,7 +42,10 @@ fn profile(
         });
     DeviceProfile {
         name: info.name.clone(),
-        limits: convert(limits),
+        limits: Limits {
+            loop_turns: loop_turns(&info.name),
+            ..convert(limits)
+        },
         features: Features {
             f16: features.contains(wgpu::Features::SHADER_F16),
             subgroups,
@@ -65,6 +70,13 @@ fn busy_workgroups(kind: wgpu::DeviceType) -> u32 {
     }
 }
 
+/// Lavapipe's devices are called `llvmpipe (LLVM 15.0.6, 256 bits)`, in every version that counts turns: all to this day.
+fn loop_turns(device: &str) -> Option<u32> {
+    device
+        .starts_with("llvmpipe")
+        .then_some(LLVMPIPE_LOOP_TURNS)
+}
+
 fn convert(limits: &wgpu::Limits) -> Limits {
     Limits {
         workgroup_bytes: limits.max_compute_workgroup_storage_size,
@@ -81,6 +93,7 @@ fn convert(limits: &wgpu::Limits) -> Limits {
         uniform_bytes: u32::try_from(limits.max_uniform_buffer_binding_size).unwrap_or(u32::MAX),
         uniform_offset_alignment: limits.min_uniform_buffer_offset_alignment,
         storage_offset_alignment: limits.min_storage_buffer_offset_alignment,
+        loop_turns: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::attention_kernel::{AttentionKernel, AttentionNeeds};
 use super::attention_problem::{Problem, Sizes, Window, column_blocks, key};
+use super::attention_turns::of_attention;
 use super::blocks::{Tiles, attention_tiles};
 use super::kernel::Dispatch;
 use super::{Lowerer, constant, label};
@@ -158,6 +159,7 @@ impl Lowerer<'_> {
             operands,
             workgroups: kernel.workgroups(sizes, size) * when.clone(),
             flops: problem.flops(attention) * when.clone(),
+            turns: of_attention(&kernel, sizes, &tiles),
         };
         self.dispatch(value, dispatch)?;
         if let (Some((buffer, _)), Some(keys)) = (parts, part_keys) {

@@ -13,6 +13,7 @@ use super::attention::score_tensor;
 use super::attention_kernel::{AttentionKernel, AttentionNeeds, rows, subgroup};
 use super::attention_problem::{Problem, Window};
 use super::kernel::Dispatch;
+use super::turns::looped;
 use super::{Lowerer, div_ceil, label};
 use crate::Stored;
 use crate::choice::{Candidate, Costs, KernelShape};
@@ -182,6 +183,7 @@ impl Lowerer<'_> {
             uniforms: words.cloned().map(Uniform::U32).collect(),
             operands: vec![buffer, result],
             workgroups: div_ceil(&(rows.clone() * vectors), self.workgroup_size),
+            turns: looped(&count, 0),
             flops: rows * count * Dim::from(i64::from(4 * tile.v_dim + 8)),
         };
         self.dispatch(value, dispatch)

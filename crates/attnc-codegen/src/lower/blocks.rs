@@ -14,6 +14,7 @@
 
 use super::kernel::Dispatch;
 use super::pointwise::operations;
+use super::turns::{loop_of, looped};
 use super::{Lowerer, div_ceil, label, storage_bindings_needed};
 use crate::mods::{Function, IndexSpace, Mods, Returns, float_literal};
 use crate::params::{self, BLOCK};
@@ -315,6 +316,10 @@ fn block_some(b: u32, h: u32, q_first: u32, q_last: u32, kv_first: u32, kv_last:
             operands: vec![table],
             workgroups,
             flops: batch * heads * m * n * Dim::from(operations(&mask)),
+            turns: looped(
+                &Dim::from(i64::from(BLOCK.div_ceil(self.workgroup_size))),
+                loop_of(BLOCK, 0),
+            ),
         };
         self.dispatch(value, dispatch)?;
         self.tables.insert(key, table);

@@ -43,6 +43,8 @@ pub(super) struct Dispatch {
     pub(super) workgroups: Dim,
     /// Floating-point operations.
     pub(super) flops: Dim,
+    /// Turns of the loops of one invocation ([`super::turns`]).
+    pub(super) turns: Dim,
 }
 
 /// What the text of a kernel is linked from. Equal parts make equal texts, so the layers of a model, which
@@ -130,6 +132,7 @@ impl Lowerer<'_> {
             nodes,
             op: dispatch.op.unwrap_or(node.op.name()).to_owned(),
             flops: dispatch.flops,
+            turns: dispatch.turns,
         });
         Ok(())
     }

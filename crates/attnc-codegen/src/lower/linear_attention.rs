@@ -1,9 +1,12 @@
 //! `linear_attention`: operands as functions of their index, so that views and broadcasts cost nothing.
 
 use super::kernel::Dispatch;
+use super::turns::{loop_of, looped};
 use super::{Lowerer, div_ceil, label};
 use crate::mods::{Function, IndexSpace, Mods, NameTensor, Printed, Returns};
 use crate::params;
+use crate::micro::lines;
+use crate::stored::multiple_of;
 use attnc_ir::layout::storage_strides;
 use attnc_ir::scalar::{ScalarBuilder, ScalarExpr};
 use attnc_ir::{
@@ -63,7 +66,7 @@ impl Lowerer<'_> {
         // Decay, the products with k (twice by the delta rule) and q.
         let cost =
             usize::from(linear.rule.is_gated()) + 2 + 2 * usize::from(linear.rule.is_delta());
-        let reads = heads_per_kv * Dim::from(if returns_state { 0 } else { 2 });
+        let reads = heads_per_kv.clone() * Dim::from(if returns_state { 0 } else { 2 });
         let flops = k[2].clone() * k[3].clone() * (Dim::from(cost) + reads) * columns.clone();
         let dispatch = Dispatch {
             kernel: "linear_attention",
@@ -87,14 +90,26 @@ impl Lowerer<'_> {
             operands: vec![result],
             workgroups: div_ceil(&columns, self.workgroup_size),
             flops,
+            turns: turns(key_dim, &k[2], linear, &heads_per_kv),
         };
         self.dispatch(value, dispatch)
     }
 
-    /// The functions that give the elements of the operands; of those that are not there, 0 or 1.
+    /// The functions that give the elements of the operands; of those that are not there, 0 or 1. Rows are read by
+    /// vectors where they lie so.
     fn linear_mods(&self, value: ValueId, linear: &LinearAttention) -> Result<Printed, Diagnostic> {
-        let graph = self.graph;
-        let node = graph.node(value);
+        self.linear_functions(value, linear, true)
+            .or_else(|_| self.linear_functions(value, linear, false))
+    }
+
+    fn linear_functions(
+        &self,
+        value: ValueId,
+        linear: &LinearAttention,
+        vectors: bool,
+    ) -> Result<Printed, Diagnostic> {
+        let node = self.graph.node(value);
+        let key_dim = self.graph.ty(node.operands()[1]).shape[3].clone();
         let stored = |value| self.stored(value);
         let names: NameTensor = if linear.rule.is_gated() {
             |operand, _, _| ["q", "k", "v", "first_state", "decay", "beta"][operand]
@@ -104,43 +119,158 @@ impl Lowerer<'_> {
         let mut mods = Mods::new(self.graph, &stored, "linear_attention", names);
         let read = (linear.result == LinearResult::Output).then_some(0);
         let rule = linear.rule;
-        let rows = ["b", "h", "t", "d"];
+        let rows = [("b", 0), ("h", 1), ("t", 2), ("d", 3)];
+        let column = [("b", 0), ("h", 1), ("j", 3), ("d", 2)];
         let functions = [
-            ("q_element", rows, read, 0.0),
-            ("k_element", rows, Some(1), 0.0),
-            ("v_element", ["b", "h", "t", "j"], Some(2), 0.0),
-            ("state_element", ["b", "h", "d", "j"], Some(3), 0.0),
-            ("decay_element", rows, rule.decay_operand(), 1.0),
-            (
-                "beta_element",
-                ["b", "h", "t", ""],
-                rule.beta_operand(),
-                1.0,
-            ),
+            ("q", rows, read, 0.0),
+            ("k", rows, Some(1), 0.0),
+            ("state", column, Some(3), 0.0),
+            ("decay", rows, rule.decay_operand(), 1.0),
         ];
         for (name, parameters, operand, absent) in functions {
-            let shape = match operand {
-                Some(n) => graph.ty(node.operands()[n]).shape.clone(),
-                None => vec![Dim::one(); 4],
+            let (mut shape, expr) = self.operand(value, operand, name == "decay", absent);
+            shape[parameters[3].1] = key_dim.clone(); // also where one stands for all
+            let form = Fours::of(&key_dim, vectors)?;
+            let space = form.space(shape, parameters);
+            self.operand_function(&mut mods, value, &form.inner(name), &space, &expr)?;
+            mods.text(&form.wrapper(name, parameters.map(|(name, _)| name), &key_dim));
+        }
+        let v = ("v_element", vec![("b", 0), ("h", 1), ("t", 2), ("j", 3)], Some(2));
+        let beta = ("beta_element", vec![("b", 0), ("h", 1), ("t", 2)], rule.beta_operand());
+        for (name, parameters, operand) in [v, beta] {
+            let (logical, expr) = self.operand(value, operand, false, 1.0);
+            let mut space = IndexSpace {
+                logical,
+                ..IndexSpace::default()
             };
-            let mut space =
-                IndexSpace::identity(parameters.into_iter().zip(shape.iter().cloned()).collect());
-            space.parameters.retain(|(name, _)| !name.is_empty());
-            let is_decay = name == "decay_element";
-            let expr = match operand {
-                Some(n) => element(n, graph.ty(node.operands()[n]).dtype, &shape, is_decay),
-                None => literal(absent),
-            };
-            mods.function(&Function {
-                name,
-                arg: None,
-                space: &space,
-                result: Returns::Value(DType::F32),
-                expr: &expr,
-                operands: node.operands(),
-            })?;
+            for (name, axis) in parameters {
+                space.cover(name, &[axis]);
+            }
+            self.operand_function(&mut mods, value, name, &space, &expr)?;
         }
         Ok(mods.finish())
+    }
+
+    /// The shape of an operand and its element at an index; `absent` if it is not there.
+    fn operand(
+        &self,
+        value: ValueId,
+        operand: Option<usize>,
+        is_decay: bool,
+        absent: f32,
+    ) -> (Shape, ScalarExpr) {
+        let Some(n) = operand else {
+            return (vec![Dim::one(); 4], literal(absent));
+        };
+        let ty = self.graph.ty(self.graph.node(value).operands()[n]);
+        let expr = element(n, ty.dtype, &ty.shape, is_decay);
+        (ty.shape.clone(), expr)
+    }
+
+    fn operand_function(
+        &self,
+        mods: &mut Mods<'_>,
+        value: ValueId,
+        name: &str,
+        space: &IndexSpace,
+        expr: &ScalarExpr,
+    ) -> Result<(), Diagnostic> {
+        mods.function(&Function {
+            name,
+            arg: None,
+            space,
+            result: Returns::Value(DType::F32),
+            expr,
+            operands: self.graph.node(value).operands(),
+        })
+    }
+}
+
+/// The turns of an invocation, which takes sixteen rows of the state a turn.
+fn turns(key_dim: u32, len: &Dim, linear: &LinearAttention, heads_per_kv: &Dim) -> Dim {
+    let sixteens = loop_of(key_dim.div_ceil(16), 0);
+    let own = if linear.rule.is_delta() { 2 } else { 1 };
+    let mut each = Dim::from(i64::from(own * sixteens));
+    let mut around = Dim::from(i64::from(sixteens));
+    match linear.result {
+        LinearResult::Output => {
+            each = each + looped(&(heads_per_kv.clone() - Dim::one()), sixteens);
+        }
+        LinearResult::State => around = around + Dim::from(i64::from(loop_of(key_dim, 0))),
+    }
+    around + len.clone() * (each + Dim::one()) + Dim::one()
+}
+
+/// How a kernel's functions of four elements along the key's axis are printed.
+enum Fours {
+    /// As such.
+    Vectors,
+    /// As such, and zeros for fours past the last, since the kernel takes four of them at a time.
+    GuardedVectors,
+    /// Of four calls of a function of one element, with zeros for elements past the last if there may be some.
+    Elements { guarded: bool },
+}
+
+impl Fours {
+    fn of(key_dim: &Dim, vectors: bool) -> Result<Self, Diagnostic> {
+        match vectors {
+            true if multiple_of(key_dim, 16) => Ok(Self::Vectors),
+            true if multiple_of(key_dim, 4) => Ok(Self::GuardedVectors),
+            true => Err(Diagnostic::error("no-vector-form", "rows are no vectors")),
+            false => Ok(Self::Elements {
+                guarded: !multiple_of(key_dim, 16),
+            }),
+        }
+    }
+
+    /// The space of the printed function; the last of `parameters` is the one of which there are four.
+    fn space(&self, shape: Shape, parameters: [(&'static str, usize); 4]) -> IndexSpace {
+        let mut space = IndexSpace {
+            logical: shape,
+            ..IndexSpace::default()
+        };
+        let [outer @ .., (last, axis)] = parameters;
+        for (name, axis) in outer {
+            space.cover(name, &[axis]);
+        }
+        match self {
+            Self::Elements { .. } => space.cover(last, &[axis]),
+            Self::Vectors | Self::GuardedVectors => space.cover_vectors(last, &[axis]),
+        }
+        space
+    }
+
+    /// The name of the printed function.
+    fn inner(&self, name: &str) -> String {
+        match self {
+            Self::Vectors => format!("{name}_four"),
+            Self::GuardedVectors => format!("{name}_vector"),
+            Self::Elements { .. } => format!("{name}_element"),
+        }
+    }
+
+    /// The function that the kernel calls, where it is another.
+    fn wrapper(&self, name: &str, parameters: [&str; 4], key_dim: &Dim) -> String {
+        let [b, h, t, d] = parameters;
+        let inner = self.inner(name);
+        let body = match self {
+            Self::Vectors => return String::new(),
+            Self::GuardedVectors => format!(
+                "    if 4u * {d} >= {key_dim}u {{\n        return vec4<f32>();\n    }}\n    \
+                 return {inner}({b}, {h}, {t}, {d});\n"
+            ),
+            Self::Elements { guarded } => {
+                let four = lines(4, |i| {
+                    let set = format!("four[{i}] = {inner}({b}, {h}, {t}, 4u * {d} + {i}u);");
+                    match guarded {
+                        true => format!("    if 4u * {d} + {i}u < {key_dim}u {{\n        {set}\n    }}"),
+                        false => format!("    {set}"),
+                    }
+                });
+                format!("    var four = vec4<f32>();\n{four}    return four;\n")
+            }
+        };
+        format!("fn {name}_four({b}: u32, {h}: u32, {t}: u32, {d}: u32) -> vec4<f32> {{\n{body}}}\n")
     }
 }
 

@@ -6,6 +6,7 @@ use super::kernel::Dispatch;
 use super::matmul::Problem;
 use super::matmul_kernel::{FEW, MatmulNeeds};
 use super::pointwise::operations;
+use super::turns::of_matmul;
 use super::{Lowerer, constant, div_ceil, label};
 use crate::Stored;
 use crate::choice::KernelShape;
@@ -148,6 +149,7 @@ impl Lowerer<'_> {
             operands: vec![a, b, result],
             workgroups: workgroups(problem, &tile, size) * when.clone(),
             flops: problem.flops(node.epilogue.as_ref().map_or(0, operations)) * when.clone(),
+            turns: of_matmul(&tile, &problem.k),
         };
         self.dispatch(value, dispatch)
     }

@@ -34,6 +34,7 @@ mod attention;
 mod attention_kernel;
 mod attention_parts;
 mod attention_problem;
+mod attention_turns;
 mod blocks;
 mod in_place;
 mod kernel;
@@ -45,6 +46,7 @@ mod matmul_step;
 mod pointwise;
 mod row_shape;
 mod rows;
+mod turns;
 
 pub use blocks::{Skipping, Tiles, attention_tiles};
 

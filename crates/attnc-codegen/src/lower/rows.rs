@@ -7,6 +7,7 @@
 use super::kernel::Dispatch;
 use super::pointwise::operations;
 use super::row_shape::{self, Lanes};
+use super::turns::looped;
 use super::{Lowerer, div_ceil, label};
 use crate::Stored;
 use crate::mods::{Function, IndexSpace, Mods, NameTensor, Printed, Returns, wgsl_type};
@@ -93,9 +94,12 @@ impl Lowerer<'_> {
             types
         };
         let cost = Dim::from(family.cost + operations(&epilogue.expr));
-        let workgroups = match &form.lanes {
-            Some(_) => rows.clone(),
-            None => div_ceil(&rows, self.workgroup_size),
+        let (workgroups, loads) = match &form.lanes {
+            Some(lanes) => {
+                let each = if form.vectors { 4 } else { 1 };
+                (rows.clone(), div_ceil(&len, each * lanes.count))
+            }
+            None => (div_ceil(&rows, self.workgroup_size), len.clone()),
         };
         let label = [
             Some(form.kernel),
@@ -125,6 +129,7 @@ impl Lowerer<'_> {
             },
             operands: vec![result],
             workgroups,
+            turns: turns(form.kernel, &loads),
             flops: rows * len * cost,
         };
         self.dispatch(value, dispatch)
@@ -399,6 +404,17 @@ fn family(op: &Op, rank: usize, dtype: DType) -> Result<Family, Diagnostic> {
         },
         cost,
     })
+}
+
+/// Turns of the walks over a row of so many loads.
+fn turns(kernel: &str, loads: &Dim) -> Dim {
+    let (walks, a_turn) = match kernel {
+        "softmax_rows" | "softmax_lanes" | "layer_norm_rows" => (3, 1),
+        "layer_norm_lanes" | "rms_norm_rows" | "rms_norm_lanes" => (2, 1),
+        "scan_rows" => (1, 4),
+        _ => (1, 1),
+    };
+    looped(&div_ceil(loads, a_turn), 0) * Dim::from(walks)
 }
 
 /// What no elements reduce to, as the bits of the type that is reduced in; a mean divides it by 0.

@@ -228,7 +228,7 @@ alias o_item = {};
     }
 
     /// Whether rows of Q are held in registers.
-    fn holds_q(&self) -> bool {
+    pub(crate) fn holds_q(&self) -> bool {
         self.qk_dim <= MAX_HELD
     }
 

@@ -102,7 +102,13 @@ impl MatrixAttentionTile {
         Quad(&self.of)
     }
 
-    fn qk_padded(&self) -> u32 {
+    /// Vectors of four columns that an invocation has of each of its rows of O.
+    pub(crate) fn chunks(&self) -> u32 {
+        self.quad().chunks()
+    }
+
+    /// Columns of Q and K in workgroup memory.
+    pub(crate) fn qk_padded(&self) -> u32 {
         self.of.qk_dim.next_multiple_of(16)
     }
 

@@ -55,6 +55,7 @@ pub(crate) fn plan(steps: usize) -> Plan {
             nodes: vec![],
             op: "times".into(),
             flops: n(),
+            turns: Dim::zero(),
         });
         from = to;
     }

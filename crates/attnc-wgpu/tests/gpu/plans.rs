@@ -103,6 +103,7 @@ fn step(
         nodes: vec![],
         op: op.into(),
         flops: Dim::zero(),
+        turns: Dim::zero(),
     }
 }
 
