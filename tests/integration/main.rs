@@ -7,6 +7,7 @@
 //! | `properties/…` | GPU = CPU = f64 oracle over ragged lengths, masks of every kind, garbage where no result may come from |
 //! | `…, each shape` | the same with each kernel shape forced in turn, under profiles of other widths of subgroups |
 //! | `skipping/…` | tiles of masked keys are not visited: counted by the kernel |
+//! | `turns/…` | loops take no more turns than plans say, and nothing runs that takes more than the device does |
 //!
 //! What is missing on a machine makes its trials *ignored*, with the reason. `ATTNC_REQUIRE_GPU=1` makes
 //! a missing adapter a failure, `ATTNC_REQUIRE_FETCH=1` a missing fetched model. `ATTNC_CORPUS=quick` adds
@@ -24,6 +25,7 @@ mod models;
 mod properties;
 mod skipping;
 mod support;
+mod turns;
 
 fn main() {
     let arguments = libtest_mimic::Arguments::from_args();
@@ -35,6 +37,7 @@ fn main() {
         trials.extend(models::trials());
         trials.extend(properties::trials());
         trials.extend(skipping::trials());
+        trials.extend(turns::trials());
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     corpus::table::print();

@@ -35,8 +35,8 @@ mod matmul;
 mod quads;
 mod rows;
 
-pub(crate) use attention::MAX_HELD;
 pub use attention::{AttentionTile, Weights};
+pub(crate) use attention::{MAX_HELD, READ_COLUMNS};
 pub use attention_matrix::MatrixAttentionTile;
 pub use attention_part::CombineTile;
 pub(crate) use attention_part::STATE;

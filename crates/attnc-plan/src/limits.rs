@@ -365,4 +365,73 @@ mod tests {
             .to_string();
         assert!(missing.contains("length `S` has no value"), "{missing}");
     }
+
+    /// A plan of one step that takes `N + 1` turns, where `B` is not 0.
+    fn walk() -> Plan {
+        let mut plan = plan(&["N"]);
+        let kernel = plan.add_kernel(crate::KernelArtifact {
+            name: "scan_rows.f32".into(),
+            entry: "scan_rows".into(),
+            wgsl: String::new(),
+            bindings: Vec::new(),
+            workgroup_size: [8, 1, 1],
+            workgroup_bytes: 0,
+            features: Vec::new(),
+            precision: crate::Precision::F32,
+            tile: String::new(),
+        });
+        plan.steps.push(crate::Step {
+            kernel,
+            bindings: Vec::new(),
+            uniforms: Vec::new(),
+            grid: [Dim::sym("B"), Dim::one(), Dim::one()],
+            nodes: Vec::new(),
+            op: "cumsum".into(),
+            flops: Dim::zero(),
+            turns: Dim::sym("N") + Dim::one(),
+        });
+        plan
+    }
+
+    #[test]
+    fn more_turns_than_the_device_takes_are_refused_with_what_to_do() {
+        let at = |b, n, loop_turns| {
+            let limits = Limits {
+                loop_turns,
+                ..DeviceProfile::webgpu().limits
+            };
+            let dims = DimValues::from([("B", b), ("N", n)]);
+            check_sizes_within(&walk(), &dims, "llvmpipe (LLVM 15.0.6, 256 bits)", &limits)
+        };
+        let limit = Some(crate::LLVMPIPE_LOOP_TURNS);
+        assert_eq!(at(1, 65534, limit), Ok(()));
+        assert_eq!(
+            at(1, 65535, limit).unwrap_err().to_string(),
+            "step 0 (cumsum, kernel `scan_rows.f32`) would take 65536 turns of loops in one invocation; \
+             `llvmpipe (LLVM 15.0.6, 256 bits)` leaves all loops after 65535, and results would be wrong \
+             without a word: use smaller lengths, another GPU, or the CPU (`--backend cpu`)"
+        );
+        assert_eq!(at(1, 65535, None), Ok(()), "other devices count nothing");
+        assert_eq!(
+            at(0, 65535, limit),
+            Ok(()),
+            "what is not launched takes no turns"
+        );
+    }
+
+    #[test]
+    fn plans_without_turns_load_and_are_not_held_to_them() {
+        let mut json = serde_json::to_value(walk()).unwrap();
+        let step = json["steps"][0].as_object_mut().unwrap();
+        assert_eq!(step.remove("turns").unwrap(), "N + 1");
+        let limits = json["profile"]["limits"].as_object().unwrap();
+        assert!(
+            !limits.contains_key("loop_turns"),
+            "no limit is not written"
+        );
+        let old: Plan = serde_json::from_value(json).unwrap();
+        assert!(old.steps[0].turns.is(0));
+        let text = serde_json::to_string(&old.steps[0]).unwrap();
+        assert!(!text.contains("turns"), "{text}");
+    }
 }

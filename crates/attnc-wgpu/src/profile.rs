@@ -120,3 +120,21 @@ pub(crate) fn cooperative_matrices(adapter: &wgpu::Adapter) -> Vec<CooperativeMa
         .filter(|s| s.operands.is_float() && s.accumulator.is_float())
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn llvmpipe_of_any_version_counts_turns_and_nobody_else() {
+        for name in [
+            "llvmpipe (LLVM 15.0.6, 256 bits)",
+            "llvmpipe (LLVM 19.1.7, 512 bits)",
+        ] {
+            assert_eq!(loop_turns(name), Some(65535), "{name}");
+        }
+        for name in ["NVIDIA H200", "Intel(R) UHD Graphics 620 (KBL GT2)", ""] {
+            assert_eq!(loop_turns(name), None, "{name}");
+        }
+    }
+}

@@ -13,7 +13,7 @@ use super::attention_problem::Sizes;
 use super::blocks::{Skipping, Tiles};
 use super::div_ceil;
 use super::turns::{loop_of, looped};
-use crate::micro::{AttentionTile, LANES, MatrixAttentionTile, TiledAttentionTile};
+use crate::micro::{AttentionTile, LANES, MatrixAttentionTile, READ_COLUMNS, TiledAttentionTile};
 use crate::params::BLOCK;
 use attnc_ir::scalar::{ExprId, Scalar, ScalarExpr};
 use attnc_ir::{BinaryOp, CompareOp, Dim, Extents};
@@ -39,10 +39,7 @@ pub(super) fn of_attention(kernel: &AttentionKernel, sizes: &Sizes, tiles: &Tile
     let (each, around) = match kernel {
         AttentionKernel::Rows(tile) if tile.walk().is_none() => return two_walks(tile, &kv_len),
         AttentionKernel::Rows(tile) => (loop_of(BLOCK, dots(tile)), 2 * loop_of(tile.rows, 0)),
-        AttentionKernel::Subgroup(tile) => (
-            1 + loop_of(BLOCK / 2, 0),
-            1 + RESCALING * tile.rows(),
-        ),
+        AttentionKernel::Subgroup(tile) => (1 + loop_of(BLOCK / 2, 0), 1 + RESCALING * tile.rows()),
         AttentionKernel::Tiled(tile) => (tiled(tile), loop_of(LANES, 0) + loop_of(4, 0)),
         AttentionKernel::Matrix(tile) => (matrix(tile), matrix_around(tile)),
         AttentionKernel::Split(..) => unreachable!("parts have no parts"),
@@ -64,7 +61,7 @@ fn dots(tile: &AttentionTile) -> u32 {
     if tile.holds_q() {
         0
     } else {
-        loop_of(tile.qk_dim / 4, 0)
+        loop_of(tile.qk_dim / READ_COLUMNS, 0)
     }
 }
 
@@ -159,5 +156,65 @@ fn at_most_zero(expr: &ScalarExpr, op: CompareOp, a: ExprId, b: ExprId) -> Optio
         CompareOp::Ge => Some(more),
         CompareOp::Gt => Some(more + Dim::one()),
         CompareOp::Eq | CompareOp::Ne => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lower;
+    use attnc_ir::text::parse;
+    use attnc_plan::DeviceProfile;
+
+    /// The turns that a plan says an attention over `S` keys takes, under the rows kernel.
+    fn turns(mask: &str, s: i64) -> i64 {
+        let text = format!(
+            "graph @g(%q: f32[1, 1, S, 8], %k: f32[1, 1, S, 8], %v: f32[1, 1, S, 8]) {{
+  %o = attention %q, %k, %v, scale = 1.0{mask}
+  return %o
+}}"
+        );
+        let graph = parse(&text).unwrap();
+        let choices = crate::choice::Choices::forced(crate::choice::KernelShape::Rows);
+        let lowered = lower::lower_with(&graph, &DeviceProfile::webgpu(), &choices).unwrap();
+        let dims = attnc_plan::DimValues::from([("S", s)]);
+        dims.eval(&lowered.plan.steps[0].turns).unwrap()
+    }
+
+    const TILES: i64 = 1 << 16;
+
+    #[test]
+    fn a_window_bounds_what_is_walked_and_the_rest_is_one_turn_a_tile() {
+        let (all, far) = (
+            turns("", 64 * TILES),
+            turns(", mask_mod = { kv_idx <= q_idx }", 64 * TILES),
+        );
+        assert_eq!((all, far), (66 * TILES + 12, 66 * TILES + 12));
+        for window in [
+            "kv_idx <= q_idx & q_idx - kv_idx < 256",
+            "q_idx >= kv_idx & kv_idx > q_idx - 256",
+            "q_idx - kv_idx < 200 & kv_idx - q_idx < 56",
+        ] {
+            let mask = format!(", mask_mod = {{ {window} }}");
+            // Of 255 keys before a tile of 64, and the tile: first keys of tiles lie in (255 + 126) / 64 + 1.
+            assert_eq!(turns(&mask, 64 * TILES), TILES + 6 * 65 + 12, "{window}");
+            assert_eq!(turns(&mask, 64), 66 + 12, "{window}");
+        }
+    }
+
+    #[test]
+    fn what_a_fill_skips_may_be_walked_again() {
+        let fill = ", score_mod = { score + select(kv_idx <= q_idx, 0.0, -3.4028234663852886e38) }";
+        assert_eq!(turns(fill, 64 * TILES), 2 * (66 * TILES + 2) + 10);
+    }
+
+    #[test]
+    fn what_is_no_window_is_walked_whole() {
+        for mask in [
+            "kv_idx <= q_idx | q_idx - kv_idx < 256",
+            "q_idx - kv_idx < 256",
+        ] {
+            let mask = format!(", mask_mod = {{ {mask} }}");
+            assert_eq!(turns(&mask, 64 * TILES), 66 * TILES + 12, "{mask}");
+        }
     }
 }

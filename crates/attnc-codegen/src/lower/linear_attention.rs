@@ -3,9 +3,9 @@
 use super::kernel::Dispatch;
 use super::turns::{loop_of, looped};
 use super::{Lowerer, div_ceil, label};
+use crate::micro::lines;
 use crate::mods::{Function, IndexSpace, Mods, NameTensor, Printed, Returns};
 use crate::params;
-use crate::micro::lines;
 use crate::stored::multiple_of;
 use attnc_ir::layout::storage_strides;
 use attnc_ir::scalar::{ScalarBuilder, ScalarExpr};
@@ -135,8 +135,16 @@ impl Lowerer<'_> {
             self.operand_function(&mut mods, value, &form.inner(name), &space, &expr)?;
             mods.text(&form.wrapper(name, parameters.map(|(name, _)| name), &key_dim));
         }
-        let v = ("v_element", vec![("b", 0), ("h", 1), ("t", 2), ("j", 3)], Some(2));
-        let beta = ("beta_element", vec![("b", 0), ("h", 1), ("t", 2)], rule.beta_operand());
+        let v = (
+            "v_element",
+            vec![("b", 0), ("h", 1), ("t", 2), ("j", 3)],
+            Some(2),
+        );
+        let beta = (
+            "beta_element",
+            vec![("b", 0), ("h", 1), ("t", 2)],
+            rule.beta_operand(),
+        );
         for (name, parameters, operand) in [v, beta] {
             let (logical, expr) = self.operand(value, operand, false, 1.0);
             let mut space = IndexSpace {
@@ -263,14 +271,18 @@ impl Fours {
                 let four = lines(4, |i| {
                     let set = format!("four[{i}] = {inner}({b}, {h}, {t}, 4u * {d} + {i}u);");
                     match guarded {
-                        true => format!("    if 4u * {d} + {i}u < {key_dim}u {{\n        {set}\n    }}"),
+                        true => {
+                            format!("    if 4u * {d} + {i}u < {key_dim}u {{\n        {set}\n    }}")
+                        }
                         false => format!("    {set}"),
                     }
                 });
                 format!("    var four = vec4<f32>();\n{four}    return four;\n")
             }
         };
-        format!("fn {name}_four({b}: u32, {h}: u32, {t}: u32, {d}: u32) -> vec4<f32> {{\n{body}}}\n")
+        format!(
+            "fn {name}_four({b}: u32, {h}: u32, {t}: u32, {d}: u32) -> vec4<f32> {{\n{body}}}\n"
+        )
     }
 }
 

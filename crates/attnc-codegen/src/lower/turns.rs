@@ -85,9 +85,12 @@ mod tests {
     #[test]
     fn inner_loops_count_and_so_do_the_turns_in_which_loops_end() {
         assert_eq!(looped(&Dim::sym("N"), 0).to_string(), "N + 1");
-        assert_eq!(looped(&Dim::sym("N"), loop_of(8, 0)).to_string(), "10*N + 1");
+        assert_eq!(
+            looped(&Dim::sym("N"), loop_of(8, 0)).to_string(),
+            "10 * N + 1"
+        );
         // Four rows of two vectors are stored.
-        assert_eq!(matmul(Division::Rows), "8*K + 18");
+        assert_eq!(matmul(Division::Rows), "8 * K + 18");
         assert_eq!(matmul(Division::Lanes { count: 8 }), "K + 18");
         let staged = Staged {
             down: 8,
@@ -95,6 +98,6 @@ mod tests {
             steps: 16,
         };
         // A block of 32 rows takes one round, one of 64 columns too, and each of 16 steps a turn.
-        assert_eq!(matmul(Division::Tiled(staged)), "44*K + 18");
+        assert_eq!(matmul(Division::Tiled(staged)), "44 * K + 18");
     }
 }

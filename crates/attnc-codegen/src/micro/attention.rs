@@ -12,6 +12,9 @@ use crate::Stored;
 /// wider rows of V are computed a block of columns at a time.
 pub(crate) const MAX_HELD: u32 = 256;
 
+/// Columns of a wider row of Q that are read in one turn of a loop.
+pub(crate) const READ_COLUMNS: u32 = 64;
+
 /// Query rows of one invocation, times the head's columns.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AttentionTile {
@@ -356,10 +359,11 @@ fn tile_load_q(at: RowIndex, rows: u32, scale: f32) -> QTile {{
         } else {
             "x * chunk"
         };
-        let (sums, why) = if self.holds_q() {
-            (self.dots_held(), "")
+        let (dots, sums, why) = if self.holds_q() {
+            (String::new(), self.dots_held(), "")
         } else {
             (
+                self.dot_functions(),
                 self.dots_read(),
                 "\n// Q is read again, and scaled before the product.",
             )
@@ -371,7 +375,7 @@ fn chunk_dot(chunk: Chunk, x: vec4<f32>) -> Rows {{
     return {product};
 }}
 
-// Every row of the tile times one row of K.{why}
+{dots}// Every row of the tile times one row of K.{why}
 fn tile_dot_k(tile: QTile, at: u32) -> Rows {{
     var sum = Rows(0.0);
 {sums}    return sum;
@@ -389,30 +393,52 @@ fn tile_dot_k(tile: QTile, at: u32) -> Rows {{
         })
     }
 
-    /// A loop over the whole chunks of a row, then what is left.
+    /// A loop over the columns of a row, many a turn since drivers may count turns, then what is left.
     fn dots_read(&self) -> String {
-        let whole = self.qk_dim / 4 * 4;
-        let step = |tail_q: &str, tail_k: &str, column: &str| {
-            let row = |r| {
-                let at = self.row("tile.at", r);
-                format!("load_q{tail_q}({at}, {column}) * tile.scale")
-            };
-            let chunk = self.per_row("Chunk", row);
-            format!(
-                "    let chunk = {chunk};\n    sum += chunk_dot(chunk, load_k{tail_k}(at, {column}));\n"
-            )
-        };
-        let body = step("", "", "column").replace("\n    ", "\n        ");
-        let body = body.trim_end();
+        let whole = self.qk_dim / READ_COLUMNS * READ_COLUMNS;
+        let many = lines(READ_COLUMNS / 4, |c| {
+            format!("        sum += dot_at(tile, at, column + {}u);", 4 * c)
+        });
         let mut text = format!(
-            "    for (var column = 0u; column < {whole}u; column += 4u) {{\n    {body}\n    }}\n"
+            "    for (var column = 0u; column < {whole}u; column += {READ_COLUMNS}u) {{\n{many}    }}\n"
         );
-        if whole < self.qk_dim {
-            let last = whole / 4;
-            let [q, k] = [self.q, self.k].map(|access| tail_of(access, self.qk_dim, last));
-            text.push_str(&step(q, k, &format!("{whole}u")));
+        let last = self.qk_dim / 4;
+        text += &lines(last - whole / 4, |c| {
+            format!("    sum += dot_at(tile, at, {}u);", whole + 4 * c)
+        });
+        if !self.qk_dim.is_multiple_of(4) {
+            text += &format!("    sum += dot_at_tail(tile, at, {}u);\n", 4 * last);
         }
         text
+    }
+
+    /// The functions that [`Self::dots_read`] calls.
+    fn dot_functions(&self) -> String {
+        let [q, k] = [self.q, self.k].map(|access| tail_of(access, self.qk_dim, self.qk_dim / 4));
+        let tail = match self.qk_dim % 4 {
+            0 => String::new(),
+            _ => self.dot_function(q, k),
+        };
+        self.dot_function("", "") + &tail
+    }
+
+    /// `dot_at`, or `dot_at_tail`: four columns of a key times those of rows that are not held.
+    fn dot_function(&self, tail_q: &str, tail_k: &str) -> String {
+        let tail = if tail_q.is_empty() { tail_k } else { tail_q };
+        let row = |r| {
+            let at = self.row("tile.at", r);
+            format!("load_q{tail_q}({at}, column) * tile.scale")
+        };
+        format!(
+            "\
+fn dot_at{tail}(tile: QTile, at: u32, column: u32) -> Rows {{
+    let chunk = {};
+    return chunk_dot(chunk, load_k{tail_k}(at, column));
+}}
+
+",
+            self.per_row("Chunk", row)
+        )
     }
 
     fn v_functions(&self) -> String {

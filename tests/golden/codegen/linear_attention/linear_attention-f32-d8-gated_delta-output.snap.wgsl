@@ -32,6 +32,28 @@ const RETURNS_STATE: bool = false;
 //
 // Layout: operands come from mods; O is [B, H, M, Dv], the last state [B, H_kv, D, Dv], strided, in elements.
 
+const SIXTEENS: u32 = (KEY_DIM + 15u) / 16u; // of rows of the state, zeros behind the last
+
+fn q_sixteen(b: u32, h: u32, t: u32, n: u32) -> sixteen {
+    let d = 4u * n;
+    return sixteen(q_four(b, h, t, d), q_four(b, h, t, d + 1u), q_four(b, h, t, d + 2u), q_four(b, h, t, d + 3u));
+}
+
+fn k_sixteen(b: u32, h: u32, t: u32, n: u32) -> sixteen {
+    let d = 4u * n;
+    return sixteen(k_four(b, h, t, d), k_four(b, h, t, d + 1u), k_four(b, h, t, d + 2u), k_four(b, h, t, d + 3u));
+}
+
+fn decay_sixteen(b: u32, h: u32, t: u32, n: u32) -> sixteen {
+    let d = 4u * n;
+    return sixteen(decay_four(b, h, t, d), decay_four(b, h, t, d + 1u), decay_four(b, h, t, d + 2u), decay_four(b, h, t, d + 3u));
+}
+
+fn state_sixteen(b: u32, h: u32, j: u32, n: u32) -> sixteen {
+    let d = 4u * n;
+    return sixteen(state_four(b, h, j, d), state_four(b, h, j, d + 1u), state_four(b, h, j, d + 2u), state_four(b, h, j, d + 3u));
+}
+
 struct Shape {
     batch: u32,
     kv_heads: u32,
@@ -44,9 +66,10 @@ struct Shape {
     out_head_stride: u32,
     out_row_stride: u32,
     out_column_stride: u32,
-    dim_32_S: u32,
-    dim_16_S: u32,
+    dim_8_S: u32,
+    dim_4_S: u32,
     dim_2_S: u32,
+    dim_16_S: u32,
 }
 
 @group(0) @binding(0) var<uniform> shape: Shape;
@@ -66,77 +89,112 @@ fn linear_attention(
     let b = index / (shape.value_dim * shape.kv_heads);
     let column = shape.out_offset + b * shape.out_batch_stride + j * shape.out_column_stride;
 
-    var state: array<f32, KEY_DIM>;
-    for (var d = 0u; d < KEY_DIM; d++) {
-        state[d] = state_element(b, kv_head, d, j);
+    // Sixteen rows a turn, since drivers may count turns.
+    var state: array<sixteen, SIXTEENS>;
+    for (var n = 0u; n < SIXTEENS; n++) {
+        state[n] = state_sixteen(b, kv_head, j, n);
     }
+    let first_head = kv_head * shape.heads_per_kv;
     for (var t = 0u; t < shape.len; t++) {
-        var held = 0.0; // what the state holds for the key
-        for (var d = 0u; d < KEY_DIM; d++) {
-            state[d] *= decay_element(b, kv_head, t, d);
-            if IS_DELTA {
-                held += state[d] * k_element(b, kv_head, t, d);
-            }
-        }
+        let row = column + t * shape.out_row_stride;
         var written = v_element(b, kv_head, t, j);
         if IS_DELTA {
+            var held = 0.0; // what the state holds for the key
+            for (var n = 0u; n < SIXTEENS; n++) {
+                state[n] = times(state[n], decay_sixteen(b, kv_head, t, n));
+                held += dots(state[n], k_sixteen(b, kv_head, t, n));
+            }
             written = beta_element(b, kv_head, t) * (written - held);
         }
-        for (var d = 0u; d < KEY_DIM; d++) {
-            state[d] += k_element(b, kv_head, t, d) * written;
+        var read = 0.0;
+        for (var n = 0u; n < SIXTEENS; n++) {
+            var rows = state[n];
+            if !IS_DELTA {
+                rows = times(rows, decay_sixteen(b, kv_head, t, n));
+            }
+            rows += k_sixteen(b, kv_head, t, n) * written;
+            state[n] = rows;
+            read += dots(rows, q_sixteen(b, first_head, t, n));
         }
         if !RETURNS_STATE {
-            let first_head = kv_head * shape.heads_per_kv;
-            for (var h = first_head; h < first_head + shape.heads_per_kv; h++) {
-                var read = 0.0;
-                for (var d = 0u; d < KEY_DIM; d++) {
-                    read += q_element(b, h, t, d) * state[d];
+            store_out(row + first_head * shape.out_head_stride, shape.scale * read);
+            for (var h = first_head + 1u; h < first_head + shape.heads_per_kv; h++) {
+                read = 0.0;
+                for (var n = 0u; n < SIXTEENS; n++) {
+                    read += dots(state[n], q_sixteen(b, h, t, n));
                 }
-                store_out(column + h * shape.out_head_stride + t * shape.out_row_stride, shape.scale * read);
+                store_out(row + h * shape.out_head_stride, shape.scale * read);
             }
         }
     }
     if RETURNS_STATE {
+        let first_row = column + kv_head * shape.out_head_stride;
         for (var d = 0u; d < KEY_DIM; d++) {
-            store_out(column + kv_head * shape.out_head_stride + d * shape.out_row_stride, state[d]);
+            store_out(first_row + d * shape.out_row_stride, state[d / 16u][d / 4u % 4u][d % 4u]);
         }
     }
 }
 
 // ---- mods (generated)
 
-@group(1) @binding(0) var<storage, read> q: array<f32>;
-@group(1) @binding(1) var<storage, read> k: array<f32>;
-@group(1) @binding(2) var<storage, read> v: array<f32>;
-@group(1) @binding(3) var<storage, read> decay: array<f32>;
+@group(1) @binding(0) var<storage, read> q: array<vec4<f32>>;
+@group(1) @binding(1) var<storage, read> k: array<vec4<f32>>;
+@group(1) @binding(2) var<storage, read> decay: array<f32>;
+@group(1) @binding(3) var<storage, read> v: array<f32>;
 @group(1) @binding(4) var<storage, read> beta: array<f32>;
 
-// q_element: q[b, h, t, d]
-fn q_element(b: u32, h: u32, t: u32, d: u32) -> f32 {
-    let at0 = shape.dim_32_S * b + 8u * h + 32u * t + d;
-    return q[at0];
+// q_vector: q[b, h, t, d3]
+fn q_vector(b: u32, h: u32, t: u32, d: u32) -> vec4<f32> {
+    return q[shape.dim_8_S * b + 2u * h + 8u * t + d];
 }
 
-// k_element: k[b, h, t, d]
-fn k_element(b: u32, h: u32, t: u32, d: u32) -> f32 {
-    let at0 = shape.dim_16_S * b + 8u * h + 16u * t + d;
-    return k[at0];
+fn q_four(b: u32, h: u32, t: u32, d: u32) -> vec4<f32> {
+    if 4u * d >= 8u {
+        return vec4<f32>();
+    }
+    return q_vector(b, h, t, d);
+}
+
+// k_vector: k[b, h, t, d3]
+fn k_vector(b: u32, h: u32, t: u32, d: u32) -> vec4<f32> {
+    return k[shape.dim_4_S * b + 2u * h + 4u * t + d];
+}
+
+fn k_four(b: u32, h: u32, t: u32, d: u32) -> vec4<f32> {
+    if 4u * d >= 8u {
+        return vec4<f32>();
+    }
+    return k_vector(b, h, t, d);
+}
+
+// state_vector: t3[b, h, d2, j]
+fn state_vector(b: u32, h: u32, j: u32, d: u32) -> vec4<f32> {
+    return vec4<f32>(0.0);
+}
+
+fn state_four(b: u32, h: u32, j: u32, d: u32) -> vec4<f32> {
+    if 4u * d >= 8u {
+        return vec4<f32>();
+    }
+    return state_vector(b, h, j, d);
+}
+
+// decay_vector: exp(decay[b, h, t, 0])
+fn decay_vector(b: u32, h: u32, t: u32, d: u32) -> vec4<f32> {
+    return vec4<f32>(exp(decay[shape.dim_2_S * b + h + 2u * t]));
+}
+
+fn decay_four(b: u32, h: u32, t: u32, d: u32) -> vec4<f32> {
+    if 4u * d >= 8u {
+        return vec4<f32>();
+    }
+    return decay_vector(b, h, t, d);
 }
 
 // v_element: v[b, h, t, j]
 fn v_element(b: u32, h: u32, t: u32, j: u32) -> f32 {
     let at0 = shape.dim_16_S * b + 8u * h + 16u * t + j;
     return v[at0];
-}
-
-// state_element: t3[b, h, d, j]
-fn state_element(b: u32, h: u32, d: u32, j: u32) -> f32 {
-    return 0.0;
-}
-
-// decay_element: exp(decay[b, h, t, 0])
-fn decay_element(b: u32, h: u32, t: u32, d: u32) -> f32 {
-    return exp(decay[shape.dim_2_S * b + h + 2u * t]);
 }
 
 // beta_element: beta[b, h, t, 0]
@@ -152,6 +210,20 @@ fn beta_element(b: u32, h: u32, t: u32) -> f32 {
 
 fn store_out(at: u32, x: out_elem) {
     out[at] = out_item(x);
+}
+
+// ---- lib/sixteen.wgsl
+
+// Sixteen numbers in four vectors. A matrix in name only: products are of elements.
+
+alias sixteen = mat4x4<f32>;
+
+fn times(a: sixteen, b: sixteen) -> sixteen {
+    return sixteen(a[0] * b[0], a[1] * b[1], a[2] * b[2], a[3] * b[3]);
+}
+
+fn dots(a: sixteen, b: sixteen) -> f32 {
+    return dot(a[0], b[0]) + dot(a[1], b[1]) + dot(a[2], b[2]) + dot(a[3], b[3]);
 }
 
 // ---- lib/indexing.wgsl

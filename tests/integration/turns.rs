@@ -1,0 +1,383 @@
+//! Turns of loops: what plans say is what kernels take, and what would take more than a device does is refused.
+//!
+//! The counting build of a kernel is its own text with a counter in each loop, and one more for the test by which a
+//! loop ends. What its invocations take at most is held against [`Step::turns`](attnc::plan::Step::turns), at two
+//! lengths: never more, and growing as fast but for a tenth. Where the device has a limit
+//! ([`Limits::loop_turns`](attnc::plan::Limits::loop_turns)), runs just below it are right, and longer ones are refused.
+
+use crate::forced::occurs;
+use crate::support::{Need, Outcome, agree, ensure, gpu, session, trial};
+use attnc::codegen::choice::{Choices, KernelShape};
+use attnc::compile::{self, Compiled};
+use attnc::gpu::{Gpu, HostTensorRef, Runner};
+use attnc::plan::{
+    Access, Binding, DType, DeviceProfile, Dim, DimValues, Plan, Port, SubgroupSizes,
+};
+use attnc::{Model, opt, random};
+use libtest_mimic::{Failed, Trial};
+
+/// A graph over the length `S`, and two values of that.
+struct Case {
+    name: &'static str,
+    text: String,
+    lengths: [i64; 2],
+}
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let counted = cases().into_iter().map(|case| {
+        trial(
+            format!("turns/{} are counted", case.name),
+            &[Need::Gpu],
+            move || case.check(),
+        )
+    });
+    let limits = limits().into_iter().map(|limit| {
+        trial(
+            format!("turns/{} up to the limit", limit.name),
+            &[Need::Gpu],
+            move || limit.check(),
+        )
+    });
+    counted.chain(limits).collect()
+}
+
+fn case(name: &'static str, lengths: [i64; 2], inputs: &str, body: &str) -> Case {
+    let text = format!("graph @g({inputs}) {{\n{body}\n}}");
+    Case {
+        name,
+        text,
+        lengths,
+    }
+}
+
+/// An attention of 70 queries of 4 heads, over `S` keys of 2.
+fn attention(name: &'static str, columns: usize, captured: &str, functions: &str) -> Case {
+    let inputs = format!(
+        "%q: f32[1, 4, 70, {columns}], %k: f32[1, 2, S, {columns}], %v: f32[1, 2, S, 20]{}",
+        if captured.is_empty() { "" } else { ", %m: " }.to_owned() + captured
+    );
+    let operands = if captured.is_empty() {
+        "%q, %k, %v"
+    } else {
+        "%q, %k, %v, %m"
+    };
+    let body = format!("  %o = attention {operands}, scale = 0.2{functions}\n  return %o");
+    case(name, [384, 1152], &inputs, &body)
+}
+
+fn linear(name: &'static str, columns: usize, rule: &str) -> Case {
+    let inputs = format!(
+        "%q: f32[1, 4, S, {columns}], %k: f32[1, 2, S, {columns}], %v: f32[1, 2, S, 5], %s: f32[1, 2, {columns}, 5], \
+         %d: f32[1, 2, S, 1], %b: f32[1, 2, S, 1]"
+    );
+    let operands = match rule {
+        "linear" => "%q, %k, %v, %s",
+        "gated" => "%q, %k, %v, %s, %d",
+        "delta" => "%q, %k, %v, %s, %b",
+        _ => "%q, %k, %v, %s, %d, %b",
+    };
+    let both = ["output", "state"].map(|result| {
+        format!("  %{result} = linear_attention {operands}, rule = {rule}, scale = 0.1, result = {result}\n")
+    });
+    case(
+        name,
+        [64, 192],
+        &inputs,
+        &format!("{}  return %output, %state", both.concat()),
+    )
+}
+
+fn cases() -> Vec<Case> {
+    vec![
+        case(
+            "rows",
+            [1024, 4096],
+            "%x: f32[3, S], %g: f32[S]",
+            "  %soft = softmax %x, axis = 1\n  %norm = layer_norm %x, %g, %g, axis = 1, eps = 1e-5
+  %rms = rms_norm %x, %g, axis = 1, eps = 1e-6\n  %sum = reduce_sum %x, axes = [1]
+  %all = cumsum %x, axis = 1\n  return %soft, %norm, %rms, %sum, %all",
+        ),
+        case(
+            "columns",
+            [256, 1024],
+            "%x: f32[S, 9]",
+            "  %sum = reduce_sum %x, axes = [0]\n  return %sum",
+        ),
+        case(
+            "elements",
+            [500, 5000],
+            "%x: f32[S]",
+            "  %y = exp %x\n  return %y",
+        ),
+        case(
+            "a product",
+            [2048, 8192],
+            "%x: f32[7, S], %y: f32[S, 12]",
+            "  %z = matmul %x, %y\n  return %z",
+        ),
+        case(
+            "a product of four at a time",
+            [512, 2048],
+            "%x: f32[7, 4 * S], %y: f32[4 * S, 10]",
+            "  %z = matmul %x, %y\n  return %z",
+        ),
+        attention("attention", 64, "", ""),
+        attention(
+            "causal attention",
+            20,
+            "",
+            ", mask_mod = { kv_idx <= q_idx + 1000 }",
+        ),
+        attention(
+            "attention in a window",
+            20,
+            "",
+            ", mask_mod = { kv_idx <= q_idx + 300 & q_idx + 300 - kv_idx < 100 }",
+        ),
+        attention(
+            "attention with a fill",
+            20,
+            "",
+            ", score_mod = { score + select(kv_idx <= q_idx + 300, 0.0, -3.4028234663852886e38) }",
+        ),
+        attention(
+            "attention with a table",
+            20,
+            "f32[70, S]",
+            ", mask_mod = { %m[q_idx, kv_idx] > 0.0 }",
+        ),
+        attention("attention of wide heads", 300, "", ""),
+        attention(
+            "attention walked twice",
+            20,
+            "",
+            ", prob_mod = { prob * prob + prob }",
+        ),
+        case(
+            "decoding",
+            [4096, 16384],
+            "%q: f32[1, 1, 1, 64], %k: f32[1, 1, S, 64], %v: f32[1, 1, S, 64]",
+            "  %o = attention %q, %k, %v, scale = 0.125\n  return %o",
+        ),
+        linear("linear attention", 64, "linear"),
+        linear("gated linear attention", 24, "gated"),
+        linear("the delta rule", 7, "delta"),
+        linear("the gated delta rule", 64, "gated_delta"),
+    ]
+}
+
+impl Case {
+    fn check(&self) -> Outcome {
+        let gpu = gpu().as_ref().map_err(String::clone)?;
+        let model = Model::from_text(self.name, &self.text)?;
+        let graph = compile::optimise(&model.graph, &opt::Options::default())?.graph;
+        for (name, profile) in profiles(gpu) {
+            let mut kernels = Vec::new();
+            let choices = KernelShape::ALL.map(|shape| (Some(shape), Choices::forced(shape)));
+            for (shape, choices) in choices.into_iter().chain([(None, Choices::default())]) {
+                let compiled = compile::lower_with(&graph, &profile, &choices)?;
+                let new = compiled.plan.kernels.iter().any(|k| !kernels.contains(k));
+                if new && shape.is_none_or(|shape| occurs(shape, &compiled.decisions)) {
+                    self.compare(gpu, &model, &compiled).map_err(|e| {
+                        format!("{name}, {shape:?}: {}", e.message().unwrap_or_default())
+                    })?;
+                    kernels.extend(compiled.plan.kernels);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Said and taken turns of each step, at both lengths.
+    fn compare(&self, gpu: &Gpu, model: &Model, compiled: &Compiled) -> Outcome {
+        let counting = counting(&compiled.plan)?;
+        let mut runner = Runner::new(&gpu.device, &gpu.queue, &counting, &compiled.weights)?;
+        let mut at = |s: i64| -> Result<Vec<[i64; 2]>, Failed> {
+            let dims: DimValues = [("S", s)].into_iter().collect();
+            let taken = run(&mut runner, model, &dims)?;
+            let steps = compiled.plan.steps.iter().zip(taken);
+            steps
+                .map(|(step, taken)| Ok([dims.eval(&step.turns)?, taken]))
+                .collect()
+        };
+        let [few, many] = [at(self.lengths[0])?, at(self.lengths[1])?];
+        for (step, (few, many)) in few.into_iter().zip(many).enumerate() {
+            let kernel = &compiled.plan.kernel(compiled.plan.steps[step].kernel).name;
+            let what = || format!("{kernel} says it takes {few:?} and {many:?}: said, taken");
+            ensure(few[0] >= few[1] && many[0] >= many[1], what)?;
+            let [said, taken] = [0, 1].map(|n| many[n] - few[n]);
+            // Whether rows are walked again only data tell.
+            let again = self.name.contains("fill");
+            ensure(again || said as f64 <= 1.1 * taken as f64 + 2.0, what)?;
+            ensure(again || few[0] <= few[1] + few[1] / 10 + 700, what)?;
+        }
+        Ok(())
+    }
+}
+
+/// The adapter's own profile, one without subgroups, and one whose invocations are all alone.
+fn profiles(gpu: &Gpu) -> [(&'static str, DeviceProfile); 3] {
+    let (mut without, mut alone) = (gpu.profile.clone(), gpu.profile.clone());
+    without.features.subgroups = None;
+    alone.features.subgroups = Some(SubgroupSizes { min: 1, max: 1 });
+    [
+        ("own profile", gpu.profile.clone()),
+        ("no subgroups", without),
+        ("single lanes", alone),
+    ]
+}
+
+/// The plan with an output for each step: the turns that one of its invocations took at most.
+fn counting(plan: &Plan) -> Result<Plan, Failed> {
+    let mut plan = plan.clone();
+    for kernel in &mut plan.kernels {
+        let own: Vec<u32> = kernel
+            .bindings
+            .iter()
+            .filter(|b| b.group == 0)
+            .map(|b| b.binding)
+            .collect();
+        let (at, binding) = (own.len(), own.iter().max().map_or(0, |last| last + 1));
+        kernel.wgsl = counted(&kernel.wgsl, &kernel.entry, binding)?;
+        kernel
+            .bindings
+            .insert(at, Binding::new(binding, Access::ReadWrite, "turns_seen"));
+    }
+    for n in 0..plan.steps.len() {
+        let buffer = plan.add_output(Port::new(
+            &format!("turns.{n}"),
+            DType::U32,
+            vec![Dim::one()],
+        ));
+        let kernel = plan.kernel(plan.steps[n].kernel);
+        let at = kernel
+            .storage_bindings()
+            .position(|b| b.name == "turns_seen")
+            .ok_or("no counter")?;
+        plan.steps[n].bindings.insert(at, buffer);
+    }
+    Ok(plan)
+}
+
+/// The text with a counter in each loop, and one before it for the test by which it ends.
+fn counted(text: &str, entry: &str, binding: u32) -> Result<String, Failed> {
+    let mut out = String::new();
+    let (mut inside, mut done) = (false, false);
+    for line in text.lines() {
+        let code = line.trim_start();
+        inside |= code.starts_with(&format!("fn {entry}("));
+        if inside && line == "}" {
+            (inside, done) = (false, true);
+            out += "    atomicMax(&turns_seen, turns_taken);\n";
+        }
+        if code.starts_with("for ") {
+            out += "turns_taken++;\n";
+        }
+        out += line;
+        out += "\n";
+        if code.starts_with("for ") || code.starts_with("loop ") {
+            ensure(code.ends_with('{'), || {
+                format!("a loop of more lines than one: {code}")
+            })?;
+            out += "turns_taken++;\n";
+        }
+        let loops = code.contains("for (") || code.contains("while ") || code.contains("loop {");
+        let known = code.starts_with("for ") || code.starts_with("loop ") || code.starts_with("//");
+        ensure(!loops || known, || {
+            format!("a loop that is not counted: {code}")
+        })?;
+    }
+    ensure(done, || format!("no end of `{entry}`"))?;
+    Ok(format!(
+        "{out}\nvar<private> turns_taken: u32;\n\
+         @group(0) @binding({binding}) var<storage, read_write> turns_seen: atomic<u32>;\n"
+    ))
+}
+
+/// The turns of each step of a counting build.
+fn run(runner: &mut Runner, model: &Model, dims: &DimValues) -> Result<Vec<i64>, Failed> {
+    let inputs = random::inputs(model, dims, 1)?;
+    let tensors = inputs.iter().map(|(name, tensor)| {
+        let tensor = HostTensorRef {
+            dtype: DType::F32,
+            shape: tensor.shape(),
+            bytes: tensor.bytes(),
+        };
+        (name.as_str(), tensor)
+    });
+    let outputs = runner.run(&tensors.collect::<Vec<_>>())?;
+    let counters = outputs.iter().skip(model.outputs.len());
+    let turns = counters.map(|o| i64::from(bytemuck::cast_slice::<u8, u32>(&o.bytes)[0]));
+    Ok(turns.collect())
+}
+
+/// A graph over the length `S`, the greatest that a device of 65535 turns can run, and where it runs.
+struct Limit {
+    name: &'static str,
+    text: &'static str,
+    most: i64,
+    site: &'static str,
+}
+
+fn limits() -> [Limit; 4] {
+    [
+        Limit {
+            name: "a running sum",
+            text: "graph @g(%x: f32[2, S]) {\n  %y = cumsum %x, axis = 1\n  return %y\n}",
+            most: 262_136,
+            site: "gpu",
+        },
+        Limit {
+            name: "a product",
+            text: "graph @g(%x: f32[1, S], %y: f32[S, 4]) {\n  %z = matmul %x, %y\n  return %z\n}",
+            most: 262_120,
+            site: "gpu in shape rows",
+        },
+        Limit {
+            name: "attention",
+            text: "graph @g(%q: f32[1, 1, 3, 4], %k: f32[1, 1, S, 4], %v: f32[1, 1, S, 4]) {
+  %o = attention %q, %k, %v, scale = 0.5\n  return %o\n}",
+            most: 63_488,
+            site: "gpu in shape rows",
+        },
+        Limit {
+            name: "linear attention",
+            text: "graph @g(%q: f32[1, 1, S, 64], %k: f32[1, 1, S, 64], %v: f32[1, 1, S, 4], %s: f32[1, 1, 64, 4]) {
+  %o = linear_attention %q, %k, %v, %s, rule = linear, scale = 0.125, result = output\n  return %o\n}",
+            most: 9_361,
+            site: "gpu",
+        },
+    ]
+}
+
+impl Limit {
+    fn check(&self) -> Outcome {
+        let gpu = gpu().as_ref().map_err(String::clone)?;
+        if gpu.profile.limits.loop_turns != Some(65535) {
+            eprintln!("{}: this device has no such limit", self.name);
+            return Ok(());
+        }
+        let model = Model::from_text(self.name, self.text)?;
+        let inputs = |s: i64| {
+            let dims: DimValues = [("S", s)].into_iter().collect();
+            random::inputs(&model, &dims, 2)
+        };
+        let within = inputs(self.most)?;
+        let expected = session(&model, "cpu")?.run(&within)?;
+        let mut session = session(&model, self.site)?;
+        agree("at the limit", &expected, &session.run(&within)?, 3e-5)?;
+        let refused = session.run(&inputs(self.most + 1)?);
+        let why = refused.err().ok_or("it ran beyond the limit")?.to_string();
+        for part in [
+            "step 0 (",
+            "kernel `",
+            "turns of loops",
+            "llvmpipe",
+            "leaves all loops after 65535",
+            "`--backend cpu`",
+        ] {
+            ensure(why.contains(part), || format!("no {part} in: {why}"))?;
+        }
+        Ok(())
+    }
+}
