@@ -6,9 +6,9 @@
 // of the same rows. Tiles of keys that count for none of the rows are skipped. The slot `walk` says which keys are
 // walked, and what becomes of the sums.
 //
-// Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). O is scaled only when
-// a score passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the
-// end, since subgroup operations need them.
+// Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). O is scaled only when a
+// score passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the end,
+// since subgroup operations need them. Rows of which a driver that counts turns did not let all keys be walked are NaN.
 //
 // Layout: Q, O are [B, H, M, D]; K, V are [B, H / heads_per_kv, N, D]; the last axis contiguous, in elements.
 
@@ -25,6 +25,7 @@ import package::lib::attention_shape::{Shape};
 import package::lib::row_block::{row_block, rows_of};
 import package::lib::tile_runs::{tile_rows, next_run};
 import package::lib::key_facts::{DEAD, key_of, facts_of, some_live, facts_of_first};
+import package::lib::float_bits::{float_bits};
 import package::lib::indexing::{linear_workgroup};
 
 @group(0) @binding(0) var<uniform> shape: Shape;
@@ -71,7 +72,9 @@ fn flash_attention_fwd_subgroup(
         var has_odd = false;
         out = tile_zero();
         var run = next_run(keys.x, tiles, skips);
+        var walked = run.kv_idx;
         while run.kv_idx < keys.y {
+            let start = run.kv_idx;
             let k_last = k_first + (run.end - 1u) * shape.k_row_stride;
             let v_last = v_first + (run.end - 1u) * shape.v_row_stride;
             var top = m;
@@ -122,22 +125,23 @@ fn flash_attention_fwd_subgroup(
             l *= shrink;
             m = raised;
             tile_scale(&out, shrink);
-            run = next_run(run.kv_idx, tiles, skips);
+            if run.kv_idx >= run.end {
+                run = next_run(run.end, tiles, skips);
+            }
+            walked += run.kv_idx - start;
         }
-        // An infinity or NaN of V that counts for some rows and not for others: those are walked one by one.
-        if subgroupAny(has_odd) {
-            span = 1u;
-            continue;
-        }
+        // An infinity or NaN of V that counts for some rows and not for others: they are walked one by one.
+        let odd = subgroupAny(has_odd);
         // Keys with a finite fill were skipped as if they added exactly 0, which they do to rows with a
         // greater maximum. Any other row is walked again, as it is written.
-        if HAS_FILL && skips && subgroupAny(any(counts & (row_max <= Rows(SETTLED_ABOVE)))) {
-            skips = false;
-            continue;
-        }
+        let unsettled = HAS_FILL && skips && subgroupAny(any(counts & (row_max <= Rows(SETTLED_ABOVE))));
+        let done = !odd && !unsettled;
         let own = counts & (number < RowIndex(block.rows)) & RowMask(lane < GROUP);
-        let factor = rows_end(o_row, own, m, l, row_max, b, h, q_idx);
+        let end = rows_end(o_row, own, m, l, row_max, b, h, q_idx);
+        let factor = select(Rows(float_bits(0x7fc00000u)), end, done && walked >= keys.y);
         tile_store_o(o_row, lane, first, min(first + span, block.rows), out, factor);
-        first += span;
+        first += select(0u, span, done);
+        span = select(span, 1u, odd);
+        skips &= odd || !unsettled;
     }
 }

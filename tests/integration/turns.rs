@@ -13,7 +13,7 @@ use attnc::gpu::{Gpu, HostTensorRef, Runner};
 use attnc::plan::{
     Access, Binding, DType, DeviceProfile, Dim, DimValues, Plan, Port, SubgroupSizes,
 };
-use attnc::{Model, opt, random};
+use attnc::{HostTensor, Model, opt, random};
 use libtest_mimic::{Failed, Trial};
 
 /// A graph over the length `S`, and two values of that.
@@ -38,7 +38,13 @@ pub(crate) fn trials() -> Vec<Trial> {
             move || limit.check(),
         )
     });
-    counted.chain(limits).collect()
+    let name = "turns/rows that were not walked to the end are NaN".to_owned();
+    let unfinished = trial(
+        name,
+        &[Need::Gpu],
+        rows_that_take_more_turns_than_lengths_tell,
+    );
+    counted.chain(limits).chain([unfinished]).collect()
 }
 
 fn case(name: &'static str, lengths: [i64; 2], inputs: &str, body: &str) -> Case {
@@ -380,4 +386,62 @@ impl Limit {
         }
         Ok(())
     }
+}
+
+/// What data make of a walk by subgroups: O scaled at every key, and rows walked one by one beside an infinity of V.
+/// Rows come out right, or NaN where the device left the walk; nothing else.
+fn rows_that_take_more_turns_than_lengths_tell() -> Outcome {
+    const QUERIES: usize = 40;
+    let inputs = |s: usize| {
+        format!("%q: f32[1, 1, {QUERIES}, 8], %k: f32[1, 1, {s}, 8], %v: f32[1, 1, {s}, 8]")
+    };
+    let steep = format!(
+        "graph @g({}) {{\n  %o = attention %q, %k, %v, scale = 0.5, score_mod = {{ score + 9.0 * f32(kv_idx) }}
+  return %o\n}}",
+        inputs(60_000)
+    );
+    let masked = format!(
+        "graph @g({}) {{\n  %o = attention %q, %k, %v, scale = 0.5, mask_mod = {{ kv_idx <= q_idx + 8152 }}
+  return %o\n}}",
+        inputs(8192)
+    );
+    let site = "gpu in shape subgroup";
+    // The first queries that do not see the infinity, of key 8170.
+    for (name, text, odd, finite) in [
+        ("steep", steep, None, QUERIES),
+        ("masked", masked, Some(8170), 18),
+    ] {
+        let model = Model::from_text(name, &text)?;
+        let mut given = random::inputs(&model, &DimValues::default(), 3)?;
+        if let Some(key) = odd {
+            let v = &given["v"];
+            let mut values: Vec<f32> = v.to_f64().iter().map(|x| *x as f32).collect();
+            values[8 * key..8 * key + 8].fill(f32::INFINITY);
+            let v = HostTensor::new(v.shape().to_vec(), &values)?;
+            given.insert("v".to_owned(), v);
+        }
+        let [right, found] = ["cpu", site].map(|site| session(&model, site)?.run(&given));
+        let (right, found) = (right?["o"].to_f64(), found?["o"].to_f64());
+        let rows = right.chunks(8).zip(found.chunks(8)).take(finite);
+        let mut left = 0;
+        for (row, (right, found)) in rows.enumerate() {
+            let is_nan = found.iter().all(|x| x.is_nan());
+            left += usize::from(is_nan);
+            let close = right.iter().zip(found).all(|(a, b)| (a - b).abs() <= 1e-4);
+            ensure(is_nan || close, || {
+                format!("{name}, row {row}: expected {right:?}, found {found:?}")
+            })?;
+        }
+        let counts = gpu()
+            .as_ref()
+            .map_err(String::clone)?
+            .profile
+            .limits
+            .loop_turns
+            .is_some();
+        ensure(counts == (left > 0), || {
+            format!("{name}: {left} rows are NaN")
+        })?;
+    }
+    Ok(())
 }

@@ -22,6 +22,13 @@ use attnc_ir::{BinaryOp, CompareOp, Dim, Extents};
 /// has scores over a range of more than 64.
 const RESCALING: u32 = 16;
 
+/// Turns of a run of tiles beyond those of its tiles: its own, and those in which the loops over its keys, over what is
+/// skipped before it and over its tiles end.
+const RUN: u32 = 4;
+
+/// Runs of a band: its full tiles, and those on either side.
+const FEW_RUNS: u32 = 3;
+
 /// Columns, or keys, that `flash_attention_fwd_tiled` has in workgroup memory at a time.
 const SLICE: u32 = 16;
 
@@ -34,26 +41,44 @@ pub(super) fn of_attention(kernel: &AttentionKernel, sizes: &Sizes, tiles: &Tile
         AttentionKernel::Split(of, keys) => (&**of, Dim::from(i64::from(*keys))),
         whole => (whole, sizes.kv_len.clone()),
     };
-    let blocks = div_ceil(&kv_len, BLOCK);
-    // What each tile that is walked takes, beyond the turn that finds it; and what the rest takes.
-    let (each, around) = match kernel {
+    let blocks = |rows, keys| Blocks { rows, keys };
+    // What each tile of keys that is walked takes beyond the turn that finds it, and what all the rest takes.
+    let (blocks, each, around) = match kernel {
         AttentionKernel::Rows(tile) if tile.walk().is_none() => return two_walks(tile, &kv_len),
-        AttentionKernel::Rows(tile) => (loop_of(BLOCK, dots(tile)), 2 * loop_of(tile.rows, 0)),
-        AttentionKernel::Subgroup(tile) => (1 + loop_of(BLOCK / 2, 0), 1 + RESCALING * tile.rows()),
-        AttentionKernel::Tiled(tile) => (tiled(tile), loop_of(LANES, 0) + loop_of(4, 0)),
-        AttentionKernel::Matrix(tile) => (matrix(tile), matrix_around(tile)),
+        AttentionKernel::Rows(tile) => {
+            let each = loop_of(BLOCK, dots(tile));
+            (blocks(BLOCK, BLOCK), each, 2 * loop_of(tile.rows, 0))
+        }
+        AttentionKernel::Subgroup(tile) => {
+            let of_run = if tiles.are_in_few_runs() { 0 } else { RUN };
+            let around = 1 + RESCALING * tile.rows() + 2 * FEW_RUNS * RUN;
+            let each = BLOCK / 4 / tile.keys + of_run;
+            (blocks(tile.rows(), BLOCK / 2), each, around)
+        }
+        AttentionKernel::Tiled(tile) => {
+            let around = loop_of(LANES, 0) + loop_of(4, 0);
+            (blocks(BLOCK, BLOCK), tiled(tile), around)
+        }
+        AttentionKernel::Matrix(tile) => (blocks(BLOCK, BLOCK), matrix(tile), matrix_around(tile)),
         AttentionKernel::Split(..) => unreachable!("parts have no parts"),
     };
+    let all = div_ceil(&kv_len, blocks.keys);
     let walk = |walked: &Dim| {
-        let tiles = blocks.clone() + walked.clone() * Dim::from(i64::from(each));
+        let tiles = all.clone() + walked.clone() * Dim::from(i64::from(each));
         tiles + Dim::from(2)
     };
-    let first = walk(&walked(&blocks, tiles));
+    let first = walk(&tiles.walked(&all, &blocks));
     let again = match tiles.settled_above {
-        Some(_) => walk(&blocks),
+        Some(_) => walk(&all),
         None => Dim::zero(),
     };
     first + again + Dim::from(i64::from(around))
+}
+
+/// Queries and keys of what is skipped as a whole.
+struct Blocks {
+    rows: u32,
+    keys: u32,
 }
 
 /// Turns of the product of a key with rows that are too wide to be held.
@@ -102,46 +127,83 @@ fn matrix_around(tile: &MatrixAttentionTile) -> u32 {
     loop_of(items.div_ceil(tile.invocations()), loop_of(4, 0)) + loop_of(LANES, 0) + loop_of(4, 0)
 }
 
-/// Tiles of keys that a tile of queries walks at most.
-fn walked(blocks: &Dim, tiles: &Tiles) -> Dim {
-    let Skipping::Intervals(found) = &tiles.skipping else {
-        return blocks.clone();
-    };
-    match reach(&found.some) {
-        Some(reach) => {
-            // First keys of tiles from one tile and what the window has before it, to as much behind it.
-            let keys = reach + Dim::from(2 * (i64::from(BLOCK) - 1));
-            let none = Extents::none();
-            let block = Dim::from(i64::from(BLOCK));
-            let most = keys.floor_div(&block, &none) + Dim::one();
-            most.maximum(&Dim::zero(), &none).minimum(blocks, &none)
+impl Tiles {
+    /// Tiles of keys that a tile of queries walks at most, of `all` that there are.
+    fn walked(&self, all: &Dim, blocks: &Blocks) -> Dim {
+        let Some(Band {
+            after: Some(after),
+            before: Some(before),
+            ..
+        }) = self.band()
+        else {
+            return all.clone();
+        };
+        // First keys of tiles from one tile and what the window has before it, to the last row and as much behind it.
+        let keys = after + before + Dim::from(i64::from(blocks.rows + blocks.keys) - 2);
+        let none = Extents::none();
+        let most = keys.floor_div(&Dim::from(i64::from(blocks.keys)), &none) + Dim::one();
+        most.maximum(&Dim::zero(), &none).minimum(all, &none)
+    }
+
+    /// Whether at most [`FEW_RUNS`] runs of tiles are walked: where nothing is skipped, or nothing but a band is left,
+    /// whose full tiles have some that are not full on either side.
+    fn are_in_few_runs(&self) -> bool {
+        match &self.skipping {
+            Skipping::None => true,
+            Skipping::Intervals(_) => self.band().is_some_and(|band| band.is_all),
+            Skipping::Table(_) => false,
         }
-        None => blocks.clone(),
+    }
+
+    fn band(&self) -> Option<Band> {
+        match &self.skipping {
+            Skipping::Intervals(found) => Some(Band::of(&found.some)),
+            Skipping::None | Skipping::Table(_) => None,
+        }
     }
 }
 
-/// How far apart the first and the last key that a query sees can be, if `some` of a mask's tiles bounds it: the sum
-/// of `a` and `b` where it asks for `kv_first <= q_last + a` and `q_first - b <= kv_last`.
-fn reach(some: &ScalarExpr) -> Option<Dim> {
-    let (mut after, mut before) = (None, None);
-    let mut conjuncts = vec![some.root()];
-    while let Some(id) = conjuncts.pop() {
-        match some.node(id) {
-            Scalar::Binary(BinaryOp::And, a, b) => conjuncts.extend([*a, *b]),
-            Scalar::Compare(op, a, b) => {
-                let at_most_0 = at_most_zero(some, *op, *a, *b);
-                let [q_first, q_last, kv_first, kv_last] = [2, 3, 4, 5].map(Dim::index);
-                let bound = |from: Dim, to: Dim| {
-                    let rest = at_most_0.clone()? - from + to;
-                    rest.indices().is_empty().then(|| Dim::zero() - rest)
-                };
-                after = after.or_else(|| bound(kv_first, q_last));
-                before = before.or_else(|| bound(q_first, kv_last));
+/// The keys that a query may see, as far as a mask bounds them by where the query is.
+struct Band {
+    /// `a`, where `kv_first <= q_last + a` is asked for.
+    after: Option<Dim>,
+    /// `b`, where `q_first - b <= kv_last` is.
+    before: Option<Dim>,
+    /// Whether nothing else is asked for.
+    is_all: bool,
+}
+
+impl Band {
+    /// The band that `some` of a mask's tiles asks for.
+    fn of(some: &ScalarExpr) -> Self {
+        let mut band = Self {
+            after: None,
+            before: None,
+            is_all: true,
+        };
+        let [q_first, q_last, kv_first, kv_last] = [2, 3, 4, 5].map(Dim::index);
+        let mut conjuncts = vec![some.root()];
+        while let Some(id) = conjuncts.pop() {
+            let at_most_0 = match some.node(id) {
+                Scalar::Binary(BinaryOp::And, a, b) => {
+                    conjuncts.extend([*a, *b]);
+                    continue;
+                }
+                Scalar::Compare(op, a, b) => at_most_zero(some, *op, *a, *b),
+                _ => None,
+            };
+            let bound = |from: &Dim, to: &Dim| {
+                let rest = at_most_0.clone()? - from.clone() + to.clone();
+                rest.indices().is_empty().then(|| Dim::zero() - rest)
+            };
+            match (bound(&kv_first, &q_last), bound(&q_first, &kv_last)) {
+                (Some(after), _) => band.after = Some(after),
+                (None, Some(before)) => band.before = Some(before),
+                (None, None) => band.is_all = false,
             }
-            _ => {}
         }
+        band
     }
-    Some(after? + before?)
 }
 
 /// What a comparison of integers says to be at most 0.
