@@ -36,14 +36,14 @@ pub struct Limits {
     pub uniform_offset_alignment: u32,
     /// Alignment in bytes of an offset into a storage buffer.
     pub storage_offset_alignment: u32,
-    /// Turns that the loops of one invocation may take together, nested or not. llvmpipe counts them, and when
-    /// there have been 65535 it leaves every loop without a word (`LP_MAX_TGSI_LOOP_ITERATIONS` of Mesa's
-    /// `lp_bld_limits.h`); no other device is known to. What would go on is refused.
+    /// Turns that the loops of one invocation may take together, nested or not. llvmpipe counted them, and when
+    /// there had been 65535 it left every loop without a word (`LP_MAX_TGSI_LOOP_ITERATIONS` of Mesa's
+    /// `lp_bld_limits.h`): Mesa 22.3.6 does, 26.1.6 does not. No other device is known to. What would go on is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_turns: Option<u32>,
 }
 
-/// What [`Limits::loop_turns`] is on llvmpipe.
+/// What [`Limits::loop_turns`] is on an llvmpipe that counts.
 pub const LLVMPIPE_LOOP_TURNS: u32 = 65535;
 
 /// The subgroup sizes a device may choose; a kernel must be right for each.

@@ -43,7 +43,7 @@ fn profile(
     DeviceProfile {
         name: info.name.clone(),
         limits: Limits {
-            loop_turns: loop_turns(&info.name),
+            loop_turns: loop_turns(&info.name, &info.driver_info),
             ..convert(limits)
         },
         features: Features {
@@ -70,11 +70,16 @@ fn busy_workgroups(kind: wgpu::DeviceType) -> u32 {
     }
 }
 
-/// Lavapipe's devices are called `llvmpipe (LLVM 15.0.6, 256 bits)`, in every version that counts turns: all to this day.
-fn loop_turns(device: &str) -> Option<u32> {
-    device
-        .starts_with("llvmpipe")
-        .then_some(LLVMPIPE_LOOP_TURNS)
+/// The first version of Mesa whose llvmpipe is known to count no turns: 26.1.6 walks five million, 22.3.6 leaves at
+/// 65535. Of those between nothing is known, and so they are taken to count.
+const MESA_WITHOUT_LIMIT: u32 = 26;
+
+/// Lavapipe's devices are called `llvmpipe (LLVM 15.0.6, 256 bits)`, their drivers `Mesa 22.3.6 (LLVM 15.0.6)`.
+fn loop_turns(device: &str, driver: &str) -> Option<u32> {
+    let version = driver.split_once("Mesa ").map(|(_, version)| version);
+    let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+    let counts = major.is_none_or(|major| major < MESA_WITHOUT_LIMIT);
+    (device.starts_with("llvmpipe") && counts).then_some(LLVMPIPE_LOOP_TURNS)
 }
 
 fn convert(limits: &wgpu::Limits) -> Limits {
@@ -126,15 +131,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn llvmpipe_of_any_version_counts_turns_and_nobody_else() {
-        for name in [
+    fn llvmpipe_counts_turns_unless_it_is_known_not_to_and_nobody_else_does() {
+        let (old, new) = (
             "llvmpipe (LLVM 15.0.6, 256 bits)",
             "llvmpipe (LLVM 19.1.7, 512 bits)",
-        ] {
-            assert_eq!(loop_turns(name), Some(65535), "{name}");
+        );
+        for driver in ["Mesa 22.3.6 (LLVM 15.0.6)", "Mesa 25.0.7-2", "", "Mesa git"] {
+            assert_eq!(loop_turns(old, driver), Some(65535), "{driver}");
         }
-        for name in ["NVIDIA H200", "Intel(R) UHD Graphics 620 (KBL GT2)", ""] {
-            assert_eq!(loop_turns(name), None, "{name}");
+        assert_eq!(loop_turns(new, "Mesa 26.1.6-1~bpo13+1 (LLVM 19.1.7)"), None);
+        for (device, driver) in [
+            ("NVIDIA H200", "570.1"),
+            ("AMD Radeon (RADV)", "Mesa 22.3.6"),
+        ] {
+            assert_eq!(loop_turns(device, driver), None, "{device}");
         }
     }
 }
