@@ -25,9 +25,9 @@ const PART_KEYS: u32 = 64u;
 // of the same rows. Tiles of keys that count for none of the rows are skipped. The slot `walk` says which keys are
 // walked, and what becomes of the sums.
 //
-// Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). O is scaled only when
-// a score passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the
-// end, since subgroup operations need them.
+// Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). O is scaled only when a
+// score passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the end,
+// since subgroup operations need them. Rows of which a driver that counts turns did not let all keys be walked are NaN.
 //
 // Layout: Q, O are [B, H, M, D]; K, V are [B, H / heads_per_kv, N, D]; the last axis contiguous, in elements.
 
@@ -75,7 +75,9 @@ fn flash_attention_fwd_subgroup(
         var has_odd = false;
         out = tile_zero();
         var run = next_run(keys.x, tiles, skips);
+        var walked = run.kv_idx;
         while run.kv_idx < keys.y {
+            let start = run.kv_idx;
             let k_last = k_first + (run.end - 1u) * shape.k_row_stride;
             let v_last = v_first + (run.end - 1u) * shape.v_row_stride;
             var top = m;
@@ -126,23 +128,24 @@ fn flash_attention_fwd_subgroup(
             l *= shrink;
             m = raised;
             tile_scale(&out, shrink);
-            run = next_run(run.kv_idx, tiles, skips);
+            if run.kv_idx >= run.end {
+                run = next_run(run.end, tiles, skips);
+            }
+            walked += run.kv_idx - start;
         }
-        // An infinity or NaN of V that counts for some rows and not for others: those are walked one by one.
-        if subgroupAny(has_odd) {
-            span = 1u;
-            continue;
-        }
+        // An infinity or NaN of V that counts for some rows and not for others: they are walked one by one.
+        let odd = subgroupAny(has_odd);
         // Keys with a finite fill were skipped as if they added exactly 0, which they do to rows with a
         // greater maximum. Any other row is walked again, as it is written.
-        if HAS_FILL && skips && subgroupAny(any(counts & (row_max <= Rows(SETTLED_ABOVE)))) {
-            skips = false;
-            continue;
-        }
+        let unsettled = HAS_FILL && skips && subgroupAny(any(counts & (row_max <= Rows(SETTLED_ABOVE))));
+        let done = !odd && !unsettled;
         let own = counts & (number < RowIndex(block.rows)) & RowMask(lane < GROUP);
-        let factor = rows_end(o_row, own, m, l, row_max, b, h, q_idx);
+        let end = rows_end(o_row, own, m, l, row_max, b, h, q_idx);
+        let factor = select(Rows(float_bits(0x7fc00000u)), end, done && walked >= keys.y);
         tile_store_o(o_row, lane, first, min(first + span, block.rows), out, factor);
-        first += span;
+        first += select(0u, span, done);
+        span = select(span, 1u, odd);
+        skips &= odd || !unsettled;
     }
 }
 
@@ -584,6 +587,14 @@ fn some_live(facts: u32) -> bool {
 // Facts about so many first keys of which nothing else is known; there is at least one.
 fn facts_of_first(count: u32) -> u32 {
     return ((1u << count) - 1u) | 1u;
+}
+
+// ---- lib/float_bits.wgsl
+
+// A float given by its bits, for values WGSL has no literal for (-inf, inf, NaN). The argument of a
+// function is no constant expression, so `float_bits(0xff800000u)` is accepted where a bitcast is not.
+fn float_bits(bits: u32) -> f32 {
+    return bitcast<f32>(bits);
 }
 
 // ---- lib/indexing.wgsl
