@@ -8,7 +8,7 @@ use attnc_ir::{Attention, BinaryOp, CompareOp, DType, Dim, Extents, Op, UnaryOp,
 use common::{Case, assert_close};
 use proptest::prelude::*;
 
-/// Lengths of one attention; the executor's blocks are 32 queries and 128 keys.
+/// Lengths of one attention; the executor's blocks are 64 queries and 128 keys, and parts of many keys 512.
 #[derive(Debug, Clone, Copy)]
 struct Lengths {
     batch: usize,
@@ -38,7 +38,7 @@ prop_compose! {
         kv_heads in 1usize..3,
         heads_per_kv in 1usize..4,
         m in prop_oneof![Just(1usize), 1usize..70],
-        n in prop_oneof![Just(1usize), 1usize..260],
+        n in prop_oneof![3 => Just(1usize), 3 => 1usize..260, 1 => 520usize..1100],
         d in 1usize..20,
         dv in 1usize..20,
     ) -> Lengths {
@@ -436,6 +436,39 @@ fn a_score_that_is_nan_spoils_its_row_only() {
     assert!(out[2..4].iter().all(|x| x.is_nan()));
     assert!(out[..2].iter().chain(&out[4..]).all(|x| x.is_finite()));
     case.check(y, 1e-5);
+}
+
+#[test]
+fn keys_in_parts_are_those_of_one_walk_whatever_threads_there_are() {
+    let l = Lengths {
+        batch: 2,
+        kv_heads: 1,
+        heads_per_kv: 3,
+        m: 5,
+        n: 1300,
+        d: 16,
+        dv: 12,
+    };
+    let mut case = Case::new(11);
+    let [q, k, v] = operands(&mut case, l);
+    let keep = case.bools("keep", &[l.batch, l.n]);
+    // Of the first sequence only the last part has keys, of the second only the first and the last.
+    let kept = (0..2 * l.n).map(|n| n > 1200 && !(1400..2590).contains(&n));
+    case.inputs[3].1 = Tensor::bool(vec![l.batch, l.n], kept.collect());
+    // Values that no query sees may be anything.
+    let mut values = case.inputs[2].1.to_f64();
+    values[..600 * l.dv].fill(f64::NAN);
+    let values = values.iter().map(|&v| v as f32).collect();
+    case.inputs[2].1 = Tensor::f32(vec![l.batch, l.n, l.kv_heads, l.dv], values);
+    let y = attend(&mut case, 0.4, None, Some(padding(l, 3)), &[q, k, v, keep]);
+    let by_threads = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build().unwrap().install(|| case.run(y).to_f64())
+    };
+    let all = by_threads(4);
+    assert_eq!(by_threads(1), all);
+    assert!(all.iter().all(|x| x.is_finite() && *x != 0.0));
+    assert_is(&case.run(y), &case.oracle(y).to_f64(), 1e-5);
 }
 
 #[test]

@@ -14,6 +14,7 @@
 use super::mat::Mat;
 use super::microkernel::{Panel, Strided, Target, dots, most_rows, panel_width, rows_by_panel};
 use super::panels::{self, Panels};
+use super::streamed;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use smallvec::SmallVec;
@@ -29,7 +30,7 @@ const DEPTH: usize = 512;
 /// Rows of A that are multiplied at a time.
 const ROWS: usize = 128;
 /// Multiplications below which threads cost more than they save.
-const SEQUENTIAL: usize = 1 << 16;
+pub(crate) const SEQUENTIAL: usize = 1 << 16;
 /// Pieces of work a thread, so that one that is late does not hold up all.
 const PIECES: usize = 4;
 
@@ -58,8 +59,21 @@ impl<'a> Left<'a> {
         }
     }
 
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Some columns of it.
+    pub(crate) fn of_depth(&self, depth: &Range<usize>) -> Self {
+        Self {
+            data: &self.data[depth.start..],
+            depth: depth.len(),
+            ..*self
+        }
+    }
+
     #[inline(always)]
-    fn row(&self, i: usize, depth: &Range<usize>) -> &'a [f32] {
+    pub(crate) fn row(&self, i: usize, depth: &Range<usize>) -> &'a [f32] {
         &self.data[i * self.stride + depth.start..][..depth.len()]
     }
 }
@@ -157,6 +171,11 @@ pub(crate) fn multiply(
     if threads == Threads::One {
         return product(a, b, false, 0..cols, &mut Strided::new(out, stride, cols));
     }
+    if let Right::Rows(b) = b
+        && streamed::in_parts(a.rows, &b)
+    {
+        return streamed::by_parts(a, b, out, stride);
+    }
     let pieces = PIECES * rayon::current_num_threads();
     let panels = cols.div_ceil(panels::width());
     let across = panels.min(pieces);
@@ -243,6 +262,11 @@ impl<T: Target> WithSimd for Product<'_, T> {
             }
             return;
         }
+        if let Right::Rows(b) = b
+            && streamed::suits(a.rows, cols.len())
+        {
+            return streamed::streamed(simd, a, b, keep, cols, out);
+        }
         let width = panel_width::<S>();
         if a.depth == 0 && !keep {
             (0..a.rows).for_each(|i| out.row(i).fill(0.0));
@@ -312,9 +336,9 @@ mod tests {
     #[test]
     fn products_of_all_shapes_and_ways_to_read_the_right_side() {
         let width = panels::width();
-        for rows in [1, 2, 5, 13, 300] {
+        for rows in [1, 2, 3, 5, 13, 300] {
             for depth in [0, 1, 7, 600] {
-                for cols in [1, width, 2 * width + 3, 3 * width] {
+                for cols in [1, width, 2 * width + 3, 3 * width, 40 * width] {
                     let (a, b) = (numbers(rows * depth), numbers(depth * cols));
                     let row_major = Mat::packed(&b, [depth, cols]);
                     let col_major = Mat::packed(&b, [cols, depth]).transposed();

@@ -2,6 +2,8 @@
 //!
 //! Invariant: every element lies inside of the slice, checked when it is made.
 
+use std::ops::Range;
+
 /// A matrix whose element `(i, j)` is at `offset + i * row_stride + j * col_stride`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mat<'a> {
@@ -48,6 +50,16 @@ impl<'a> Mat<'a> {
             cols: self.rows,
             row_stride: self.col_stride,
             col_stride: self.row_stride,
+            ..self
+        }
+    }
+
+    /// Some of its rows.
+    pub(crate) fn of_rows(self, rows: &Range<usize>) -> Self {
+        let distance = rows.start as isize * self.row_stride;
+        Self {
+            rows: rows.len(),
+            offset: self.offset.wrapping_add_signed(distance),
             ..self
         }
     }

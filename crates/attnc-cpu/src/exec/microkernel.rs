@@ -17,6 +17,9 @@ use pulp::Simd;
 pub(crate) trait Target {
     /// A row.
     fn row(&mut self, i: usize) -> &mut [f32];
+
+    /// The first rows.
+    fn rows<const N: usize>(&mut self) -> [&mut [f32]; N];
 }
 
 /// Rows at even distances.
@@ -39,12 +42,24 @@ impl Target for Strided<'_> {
     fn row(&mut self, i: usize) -> &mut [f32] {
         &mut self.data[i * self.stride..][..self.cols]
     }
+
+    #[inline(always)]
+    fn rows<const N: usize>(&mut self) -> [&mut [f32]; N] {
+        let mut rows = self.data.chunks_mut(self.stride);
+        std::array::from_fn(|_| &mut rows.next().expect("as many rows")[..self.cols])
+    }
 }
 
 impl Target for &mut [&mut [f32]] {
     #[inline(always)]
     fn row(&mut self, i: usize) -> &mut [f32] {
         self[i]
+    }
+
+    #[inline(always)]
+    fn rows<const N: usize>(&mut self) -> [&mut [f32]; N] {
+        let mut rows = self.iter_mut();
+        std::array::from_fn(|_| &mut **rows.next().expect("as many rows"))
     }
 }
 

@@ -37,6 +37,7 @@ mod plan;
 mod rows;
 mod scratch;
 mod slots;
+mod streamed;
 mod tape;
 mod view;
 mod weights;
@@ -84,7 +85,7 @@ struct Planned {
 }
 
 /// Is told of each step and how long it took.
-type Observe<'a> = &'a mut dyn FnMut(&Step, Duration);
+type Observe<'a> = &'a mut (dyn FnMut(&Step, Duration) + Send);
 
 /// How long one step took.
 #[derive(Debug, Clone, PartialEq)]
@@ -284,25 +285,19 @@ impl Executor {
     }
 
     /// Runs the plan on the lanes of the inputs.
-    fn execute<I: AsRef<[u32]>>(
+    fn execute<I: AsRef<[u32]> + Sync>(
         &mut self,
         inputs: &[I],
         each: &mut dyn FnMut(usize, Output<'_>),
         observe: Observe<'_>,
     ) -> Result<(), ExecError> {
-        let plan = &self.planned.as_ref().expect("planned before").plan;
-        for step in &plan.steps {
-            let start = Instant::now();
-            let mut out = std::mem::take(&mut self.arena[step.out]);
-            let result = step.run(&self.weights, inputs, &self.arena, &mut out[..step.len]);
-            self.arena[step.out] = out;
-            result.map_err(|e| ExecError::IndexOutOfRange {
-                at: place(&self.graph, step.id),
-                index: e.index,
-                size: e.size,
-            })?;
-            observe(step, start.elapsed());
+        let planned = self.planned.as_ref().expect("planned before");
+        // Handing work to the pool and waiting for it takes longer than many a step: once a run, not once a step.
+        match planned.plan.shares_work() {
+            true => rayon::scope(|_| self.run_steps(inputs, observe))?,
+            false => self.run_steps(inputs, observe)?,
         }
+        let plan = &self.planned.as_ref().expect("planned before").plan;
         for (at, (_, dtype, place)) in plan.outputs.iter().enumerate() {
             let view = place.view(&self.weights, inputs, &self.arena);
             let (first, len) = (place.layout.offset, place.layout.elements());
@@ -322,6 +317,27 @@ impl Executor {
                     lanes,
                 },
             );
+        }
+        Ok(())
+    }
+
+    fn run_steps<I: AsRef<[u32]>>(
+        &mut self,
+        inputs: &[I],
+        observe: Observe<'_>,
+    ) -> Result<(), ExecError> {
+        let plan = &self.planned.as_ref().expect("planned before").plan;
+        for step in &plan.steps {
+            let start = Instant::now();
+            let mut out = std::mem::take(&mut self.arena[step.out]);
+            let result = step.run(&self.weights, inputs, &self.arena, &mut out[..step.len]);
+            self.arena[step.out] = out;
+            result.map_err(|e| ExecError::IndexOutOfRange {
+                at: place(&self.graph, step.id),
+                index: e.index,
+                size: e.size,
+            })?;
+            observe(step, start.elapsed());
         }
         Ok(())
     }

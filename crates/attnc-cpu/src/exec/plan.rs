@@ -10,6 +10,7 @@ use super::layout::Layout;
 use super::panels::Panels;
 use super::slots;
 use super::tape::Tape;
+use super::{copy, gemm};
 use crate::bind::Bound;
 use crate::error::place;
 use crate::{ExecError, LengthError, memory};
@@ -92,6 +93,29 @@ pub(crate) struct Step {
     pub(crate) len: usize,
 }
 
+impl Step {
+    /// Whether it is enough work to be shared among threads, about.
+    fn shares_work(&self) -> bool {
+        let shape = |n: usize| &self.operands[n].layout.shape[..];
+        let (work, most) = match &self.kernel {
+            Kernel::MatMul(_) => {
+                let depth = shape(0).last().copied().unwrap_or(1);
+                (self.len.saturating_mul(depth), gemm::SEQUENTIAL)
+            }
+            Kernel::Attention(_) => {
+                let (queries, keys) = (self.operands[0].layout.elements(), shape(1)[2]);
+                (queries.saturating_mul(2 * keys), gemm::SEQUENTIAL)
+            }
+            Kernel::Conv(..) | Kernel::LinearAttention(_) => (usize::MAX, 0),
+            _ => {
+                let read = self.operands.iter().map(|o| o.layout.elements()).max();
+                (self.len.max(read.unwrap_or(0)), copy::SEQUENTIAL)
+            }
+        };
+        work > most
+    }
+}
+
 /// All steps for given lengths.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -145,6 +169,11 @@ impl Plan {
         slots::assign(&mut plan, &planner.buffers);
         plan.check_memory(program.graph)?;
         Ok(plan)
+    }
+
+    /// Whether some step is enough work to be shared among threads, about.
+    pub(crate) fn shares_work(&self) -> bool {
+        self.steps.iter().any(Step::shares_work)
     }
 
     fn check_memory(&self, graph: &Graph) -> Result<(), ExecError> {

@@ -18,6 +18,8 @@ pub(super) struct RowBlock<'a> {
     /// The packed keys of the head, where they are.
     pub(super) keys: Option<&'a Panels>,
     pub(super) rows: Rows,
+    /// The keys that it walks over.
+    pub(super) span: Range<usize>,
 }
 
 /// How a walk goes.
@@ -32,6 +34,29 @@ struct Walk {
 impl RowBlock<'_> {
     /// The rows of the result.
     pub(super) fn run(&self, out: &mut [f32], buffers: &mut Buffers) -> Result<(), OutOfRange> {
+        self.until_settled(out, buffers, |walk, out, buffers| {
+            self.walk(walk, out, buffers)
+        })
+    }
+
+    /// Maximum, sum and accumulator of each row over its keys, as if there were no others: into `buffers` and `out`.
+    pub(super) fn run_part(
+        &self,
+        out: &mut [f32],
+        buffers: &mut Buffers,
+    ) -> Result<(), OutOfRange> {
+        self.until_settled(out, buffers, |walk, out, buffers| {
+            self.bring_up_to_date(walk, out, buffers)
+        })
+    }
+
+    /// Walks, and again where the first walk took for granted what did not hold.
+    fn until_settled(
+        &self,
+        out: &mut [f32],
+        buffers: &mut Buffers,
+        go: impl Fn(Walk, &mut [f32], &mut Buffers) -> Result<(), OutOfRange>,
+    ) -> Result<(), OutOfRange> {
         self.load_queries(&mut buffers.q);
         let rows = self.rows.len();
         let masks = self.attention.score_mod.is_some() || self.attention.mask_mod.is_some();
@@ -42,7 +67,7 @@ impl RowBlock<'_> {
         loop {
             out.fill(0.0);
             buffers.reset();
-            self.walk(walk, out, buffers)?;
+            go(walk, out, buffers)?;
             if walk.skips && !self.settled(&buffers.m[..rows]) {
                 walk.skips = false;
             } else if masks && !walk.literal && !softmax::all_finite(out) {
@@ -55,14 +80,15 @@ impl RowBlock<'_> {
 
     fn walk(&self, walk: Walk, out: &mut [f32], buffers: &mut Buffers) -> Result<(), OutOfRange> {
         if self.attention.weighs_before_sum {
-            self.one_walk(walk, out, buffers)
+            self.bring_up_to_date(walk, out, buffers)?;
+            self.divide(out, buffers)
         } else {
             self.two_walks(walk, out, buffers)
         }
     }
 
-    /// Brings maximum, sum and accumulator of each row up to date, tile by tile, and divides at the end.
-    fn one_walk(
+    /// Brings maximum, sum and accumulator of each row up to date, tile by tile.
+    fn bring_up_to_date(
         &self,
         walk: Walk,
         out: &mut [f32],
@@ -85,6 +111,12 @@ impl RowBlock<'_> {
             tile.weigh(buffers)?;
             tile.accumulate(literal, out, buffers);
         }
+        Ok(())
+    }
+
+    /// Accumulators of all keys into the result.
+    pub(super) fn divide(&self, out: &mut [f32], buffers: &mut Buffers) -> Result<(), OutOfRange> {
+        let (rows, width) = (self.rows.len(), self.sizes.width);
         self.sinks(buffers)?;
         // A row without a key has neither sum nor accumulator.
         let sums = buffers.l.iter().zip(buffers.shrink);
@@ -133,10 +165,10 @@ impl RowBlock<'_> {
     }
 
     fn tiles(&self) -> impl Iterator<Item = Tile<'_>> {
-        let keys = self.sizes.keys;
-        (0..keys).step_by(BLOCK_N).map(move |first| Tile {
+        let (first, end) = (self.span.start, self.span.end);
+        (first..end).step_by(BLOCK_N).map(move |first| Tile {
             block: self,
-            keys: first..keys.min(first + BLOCK_N),
+            keys: first..end.min(first + BLOCK_N),
         })
     }
 

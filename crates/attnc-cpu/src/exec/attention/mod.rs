@@ -9,6 +9,8 @@
 //! cache. Blocks are shared among threads. Where heads share keys and have few queries, as in decoding, their
 //! rows make one block, so that keys and values are read once.
 //!
+//! Where there are few blocks and many keys, as in decoding, each block walks its keys in parts, which threads share out.
+//!
 //! A sink is one more score of the row, at its end. `prob_mod` is applied to the block before it meets V; where it is not
 //! homogeneous it needs the final `m` and `l`, and the keys are walked twice.
 //!
@@ -22,6 +24,7 @@
 //! | --- | --- |
 //! | `block.rs` | a block of rows: walks over the keys |
 //! | `tile.rs` | a block of rows and a tile of keys: masks, scores, weights, the product with V |
+//! | `parts.rs` | keys in parts, and what the parts come to together |
 //! | `softmax.rs` | what is done to rows of scores, in vectors |
 //! | `blocks.rs` | which tiles are skipped |
 //! | `buffers.rs` | what a thread works in |
@@ -29,6 +32,7 @@
 mod block;
 mod blocks;
 mod buffers;
+mod parts;
 mod softmax;
 mod tile;
 
@@ -42,6 +46,7 @@ use super::tape::Tape;
 use super::view::View;
 use crate::lazy::OutOfRange;
 use block::RowBlock;
+use buffers::Buffers;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -86,36 +91,61 @@ impl Attention {
         let threads = threads_for(sizes.multiplications());
         let mut keys = self.packed_keys.take();
         self.pack_keys(operands, sizes, threads, &mut keys);
+        let block = |rows: Rows, span| RowBlock {
+            attention: self,
+            operands,
+            sizes,
+            keys: keys.get(rows.b * sizes.kv_heads + rows.heads.start / sizes.group()),
+            rows,
+            span,
+        };
+        let result = match sizes.part() {
+            Some(part) if threads == Threads::All && self.weighs_before_sum => {
+                self.in_parts(sizes, part, &block, out)
+            }
+            _ => self.whole(sizes, threads, &block, out),
+        };
+        self.packed_keys.put(keys);
+        result
+    }
+
+    /// Every block over all keys.
+    fn whole<'a>(
+        &'a self,
+        sizes: Sizes,
+        threads: Threads,
+        block: &(impl Fn(Rows, Range<usize>) -> RowBlock<'a> + Sync),
+        out: &mut [f32],
+    ) -> Result<(), OutOfRange> {
         let run = |(rows, out): (Rows, &mut [f32])| {
-            let mut buffers = self.pool.take(self, sizes);
-            let block = RowBlock {
-                attention: self,
-                operands,
-                sizes,
-                keys: keys.get(rows.b * sizes.kv_heads + rows.heads.start / sizes.group()),
-                rows,
-            };
-            let result = block.run(out, &mut buffers);
-            self.pool.put(buffers);
-            result
+            self.with_buffers(sizes, |buffers| {
+                block(rows, 0..sizes.keys).run(out, buffers)
+            })
         };
         let heads = sizes.heads_together() * sizes.queries * sizes.width;
-        let block = BLOCK_M * sizes.width;
-        let result = match threads {
+        let rows = BLOCK_M * sizes.width;
+        match threads {
             Threads::One => out.chunks_mut(heads).enumerate().try_for_each(|(n, out)| {
-                let mut blocks = out.chunks_mut(block).enumerate();
-                blocks.try_for_each(|(m, out)| run((sizes.rows(n, m, out), out)))
+                let mut blocks = out.chunks_mut(rows).enumerate();
+                blocks
+                    .try_for_each(|(m, out)| run((sizes.rows(n, m, out.len() / sizes.width), out)))
             }),
             Threads::All => out
                 .par_chunks_mut(heads)
                 .enumerate()
                 .flat_map(|(n, out)| {
-                    let blocks = out.par_chunks_mut(block).enumerate();
-                    blocks.map(move |(m, out)| (sizes.rows(n, m, out), out))
+                    let blocks = out.par_chunks_mut(rows).enumerate();
+                    blocks.map(move |(m, out)| (sizes.rows(n, m, out.len() / sizes.width), out))
                 })
                 .try_for_each(run),
-        };
-        self.packed_keys.put(keys);
+        }
+    }
+
+    /// Lends what a thread works in.
+    fn with_buffers<R>(&self, sizes: Sizes, f: impl FnOnce(&mut Buffers) -> R) -> R {
+        let mut buffers = self.pool.take(self, sizes);
+        let result = f(&mut buffers);
+        self.pool.put(buffers);
         result
     }
 
@@ -202,9 +232,9 @@ impl Sizes {
         (1..=fit).rev().find(divides).unwrap_or(1)
     }
 
-    /// The rows of block `m` of the `n`th of those heads, of which `out` has as many as they are.
-    fn rows(&self, n: usize, m: usize, out: &[f32]) -> Rows {
-        let (together, rows) = (self.heads_together(), out.len() / self.width);
+    /// The rows of block `m` of the `n`th of those heads, which are so many.
+    fn rows(&self, n: usize, m: usize, rows: usize) -> Rows {
+        let together = self.heads_together();
         let (b, first) = (n * together / self.heads, n * together % self.heads);
         let queries = match together {
             1 => m * BLOCK_M..m * BLOCK_M + rows,
