@@ -3,8 +3,8 @@
 //! Such a product takes as long as it takes to read B, and memory is read fastest forwards. So rows of B are added to
 //! the result in full, four at a time; the micro-kernel of [`super::microkernel`] would hop from row to row. Threads
 //! share out the rows of B, each part of which comes to a result of its own, and these are added up at the end: were
-//! columns shared out, everybody would hop. (`axpyf`: Van Zee, van de Geijn and Quintana-Ortí 2014, "Restructuring the
-//! Tridiagonal and Bidiagonal QR Algorithms for Performance", TOMS 40(3), §5.)
+//! columns shared out, everybody would hop. (The sums are those of BLIS's `axpyf`: Van Zee and van de Geijn, "BLIS",
+//! 2015, TOMS 41(3).)
 //!
 //! On entry: columns that are whole vectors. On exit: the result; how it is added up does not depend on the number of
 //! threads.
