@@ -27,107 +27,24 @@
 //! the weights they hold, so that equal layers get equal text.
 
 mod address;
+mod body;
 mod expr;
 mod literal;
 mod poly;
+mod space;
 mod vector;
 
 pub(crate) use literal::finite as float_literal;
+pub(crate) use space::IndexSpace;
 
 use crate::micro::Access;
 use crate::stored::{Stored, multiple_of};
 use attnc_ir::scalar::ScalarExpr;
 use attnc_ir::scalar::print::Names;
-use attnc_ir::{Atom, DType, Diagnostic, Dim, Extents, Graph, ValueId, layout};
+use attnc_ir::{DType, Diagnostic, Dim, Extents, Graph, ValueId, layout};
+use body::Body;
 use indexmap::{IndexMap, IndexSet};
 use poly::Int;
-use std::collections::HashMap;
-
-/// How the numbers a kernel gives a function relate to the logical index of the expression.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct IndexSpace {
-    /// Extents of the logical index variables.
-    pub(crate) logical: Vec<Dim>,
-    /// The function's `u32` parameters that are indices, each with its extent.
-    pub(crate) parameters: Vec<(&'static str, Dim)>,
-    /// Each logical index as a polynomial over the parameters, parameter `n` being `Dim::index(n)`.
-    pub(crate) index: Vec<Dim>,
-    /// Whether the function computes four elements, in the order of the last axis that is covered. Which of
-    /// them is `Dim::index(parameters.len())` in `index`: no parameter.
-    pub(crate) vectors: bool,
-}
-
-impl IndexSpace {
-    /// The space in which logical index and parameters are the same numbers.
-    pub(crate) fn identity(parameters: Vec<(&'static str, Dim)>) -> Self {
-        let count = u32::try_from(parameters.len()).expect("few parameters");
-        Self {
-            logical: parameters
-                .iter()
-                .map(|(_, extent)| extent.clone())
-                .collect(),
-            index: (0..count).map(Dim::index).collect(),
-            parameters,
-            vectors: false,
-        }
-    }
-
-    /// Adds logical axes whose row-major position is parameter `name`; `axes` are positions in `logical`.
-    pub(crate) fn cover(&mut self, name: &'static str, axes: &[usize]) {
-        let shape: Vec<Dim> = axes.iter().map(|&n| self.logical[n].clone()).collect();
-        let number = u32::try_from(self.parameters.len()).expect("few parameters");
-        self.parameters
-            .push((name, shape.iter().cloned().product()));
-        self.index.resize(self.logical.len(), Dim::zero());
-        let extents = Extents::new(self.parameters.iter().map(|(_, e)| e.clone()).collect());
-        for (&axis, index) in axes
-            .iter()
-            .zip(unravel(&Dim::index(number), &shape, &extents))
-        {
-            self.index[axis] = index;
-        }
-    }
-
-    /// As [`IndexSpace::cover`], parameter `name` counting vectors of four elements along the last of `axes`,
-    /// whose length is a multiple of 4. No axes are covered after these.
-    pub(crate) fn cover_vectors(&mut self, name: &'static str, axes: &[usize]) {
-        let Some(&last) = axes.last() else {
-            unreachable!("vectors run along an axis");
-        };
-        let len = self.logical[last].clone();
-        let four = Dim::from(4);
-        self.logical[last] = len.exact_div(&four).expect("a multiple of 4");
-        self.cover(name, axes);
-        self.logical[last] = len;
-        self.vectors = true;
-        let element = u32::try_from(self.parameters.len()).expect("few parameters");
-        self.index[last] = four * self.index[last].clone() + Dim::index(element);
-    }
-
-    fn parameter_extents(&self) -> Vec<Dim> {
-        self.parameters.iter().map(|(_, e)| e.clone()).collect()
-    }
-}
-
-/// Row-major position `linear` as one index an axis.
-fn unravel(linear: &Dim, shape: &[Dim], extents: &Extents) -> Vec<Dim> {
-    let mut out = vec![Dim::zero(); shape.len()];
-    let mut stride = Dim::one();
-    for (n, dim) in shape.iter().enumerate().rev() {
-        if dim.is(1) {
-            continue;
-        }
-        let quotient = linear.floor_div(&stride, extents);
-        let outermost = shape[..n].iter().all(|d| d.is(1));
-        out[n] = if outermost {
-            quotient
-        } else {
-            quotient.modulo(dim, extents)
-        };
-        stride = stride * dim.clone();
-    }
-    out
-}
 
 /// One function to print.
 pub(crate) struct Function<'a> {
@@ -527,101 +444,6 @@ fn wrap(text: &str) -> String {
         line.push_str(word);
     }
     out + &line + "\n"
-}
-
-/// One function body while it is printed: statements in front, expressions as text.
-struct Body<'m, 'g> {
-    mods: &'m mut Mods<'g>,
-    expr: &'m ScalarExpr,
-    operands: &'m [ValueId],
-    space: &'m IndexSpace,
-    arg: Option<&'m str>,
-    returns: Returns,
-    statements: Vec<String>,
-    /// Names of statements by what they are equal to.
-    known: HashMap<String, String>,
-    counts: HashMap<&'static str, usize>,
-    /// Index variables that are clamped values, behind the logical and the parameters' ones.
-    clamped: Vec<(String, Dim)>,
-    /// Names of expression nodes that have a statement.
-    bound: Vec<Option<String>>,
-    uses: Vec<usize>,
-    /// Expression nodes, of those printed so far, that are vectors: which differ between the four elements.
-    varies: Vec<bool>,
-}
-
-impl<'m, 'g> Body<'m, 'g> {
-    fn new(mods: &'m mut Mods<'g>, function: &Function<'m>) -> Self {
-        let count = function.expr.nodes().len();
-        let mut uses = vec![0; count];
-        for node in function.expr.nodes() {
-            for operand in node.operands() {
-                uses[operand.index()] += 1;
-            }
-        }
-        Self {
-            mods,
-            expr: function.expr,
-            operands: function.operands,
-            space: function.space,
-            arg: function.arg.map(|(name, _)| name),
-            returns: function.result,
-            statements: Vec::new(),
-            known: HashMap::new(),
-            counts: HashMap::new(),
-            clamped: function.space.elements(),
-            bound: vec![None; count],
-            uses,
-            varies: vec![false; count],
-        }
-    }
-
-    /// A statement `let {prefix}{n} = {value};`, or the one there is for that value.
-    fn bind(&mut self, prefix: &'static str, value: String) -> String {
-        if let Some(name) = self.known.get(&value) {
-            return name.clone();
-        }
-        let count = self.counts.entry(prefix).or_insert(0);
-        let name = format!("{prefix}{count}");
-        *count += 1;
-        self.statements.push(format!("let {name} = {value};"));
-        self.known.insert(value, name.clone());
-        name
-    }
-
-    /// Extents of the logical index variables: what proofs rest on. That an element is computed shows that
-    /// these are at least 1; of an axis that a clamped variable runs along nothing is known.
-    fn logical_extents(&self) -> Extents {
-        Extents::new(self.space.logical.clone())
-    }
-
-    /// Extents of the logical index variables, then of the clamped ones: for simplifying addresses.
-    fn address_extents(&self) -> Extents {
-        let clamped = self.clamped.iter().map(|(_, extent)| extent.clone());
-        Extents::new(self.space.logical.iter().cloned().chain(clamped).collect())
-    }
-
-    /// Extents of the parameters, then of the clamped variables.
-    fn parameter_extents(&self) -> Extents {
-        let mut extents = self.space.parameter_extents();
-        extents.extend(self.clamped.iter().map(|(_, extent)| extent.clone()));
-        Extents::new(extents)
-    }
-
-    /// The polynomial over logical and clamped variables, over parameters and clamped ones.
-    fn over_parameters(&self, dim: &Dim) -> Dim {
-        let (logical, parameters) = (self.space.logical.len(), self.space.parameters.len());
-        dim.substitute(&self.parameter_extents(), &|atom| match atom {
-            Atom::Index(n) => Some(match self.space.index.get(*n as usize) {
-                Some(index) => index.clone(),
-                None => {
-                    let clamped = *n as usize - logical;
-                    Dim::index(u32::try_from(parameters + clamped).expect("few indices"))
-                }
-            }),
-            _ => None,
-        })
-    }
 }
 
 #[cfg(test)]

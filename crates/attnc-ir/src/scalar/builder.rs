@@ -4,12 +4,10 @@
 //! `x * 1` goes. Integer arithmetic folds into polynomials; comparisons of polynomials fold where the
 //! extents decide them.
 
+use super::fold::{compare_f64, compare_floats, decide, fold_binary, fold_unary, negated};
 use super::{ExprId, Scalar, ScalarExpr};
-use crate::{Atom, BinaryOp, CompareOp, DType, Dim, Extents, UnaryOp};
+use crate::{BinaryOp, CompareOp, DType, Dim, Extents, UnaryOp};
 use std::collections::HashMap;
-
-/// What a load becomes: from the operand's number, its element type and the index.
-pub type LoadFn<'a> = dyn FnMut(&mut ScalarBuilder, usize, DType, Vec<ExprId>) -> ExprId + 'a;
 
 /// Makes one [`ScalarExpr`].
 #[derive(Debug, Clone)]
@@ -405,92 +403,6 @@ impl ScalarBuilder {
         self.as_float(id) == Some(1.0) || self.as_int(id).is_some_and(|d| d.is(1))
     }
 
-    /// Puts `expr` in here, with index variable `dn` replaced by `indices[n]`, the argument by `arg`, and
-    /// each load by what `load` makes of the operand, its type and its (already replaced) index.
-    pub fn inline(
-        &mut self,
-        expr: &ScalarExpr,
-        indices: &[ExprId],
-        arg: Option<ExprId>,
-        load: &mut LoadFn<'_>,
-    ) -> ExprId {
-        let mut done: Vec<ExprId> = Vec::with_capacity(expr.nodes.len());
-        for (node, &dtype) in expr.nodes.iter().zip(&expr.dtypes) {
-            let at = |id: ExprId| done[id.index()];
-            let new = match node {
-                Scalar::Int(d) => self.replace_indices(d, indices),
-                Scalar::Float(bits) => self.float(f32::from_bits(*bits)),
-                Scalar::Bool(b) => self.bool(*b),
-                Scalar::Arg => arg.unwrap_or_else(|| self.arg()),
-                Scalar::Load { operand, index } => {
-                    let index = index.iter().map(|&i| at(i)).collect();
-                    load(self, *operand, dtype, index)
-                }
-                Scalar::Unary(op, a) => self.unary(*op, at(*a)),
-                Scalar::Binary(op, a, b) => self.binary(*op, at(*a), at(*b)),
-                Scalar::Compare(op, a, b) => self.compare(*op, at(*a), at(*b)),
-                Scalar::Select(c, a, b) => self.select(at(*c), at(*a), at(*b)),
-                Scalar::Cast(to, a) => self.cast(*to, at(*a)),
-            };
-            done.push(new);
-        }
-        done[expr.root.index()]
-    }
-
-    /// The polynomial with `dn` replaced by `indices[n]`: a polynomial where those are, arithmetic on
-    /// values where one is not (a gathered index).
-    pub fn replace_indices(&mut self, dim: &Dim, indices: &[ExprId]) -> ExprId {
-        let used = dim.indices();
-        let polys: Vec<Option<Dim>> = indices.iter().map(|&i| self.as_int(i).cloned()).collect();
-        if used
-            .iter()
-            .all(|&n| polys.get(n as usize).is_some_and(Option::is_some))
-        {
-            let replaced = dim.substitute(&self.extents.clone(), &|atom| match atom {
-                Atom::Index(n) => polys[*n as usize].clone(),
-                _ => None,
-            });
-            return self.int(replaced);
-        }
-        self.arithmetic(dim, indices)
-    }
-
-    fn arithmetic(&mut self, dim: &Dim, indices: &[ExprId]) -> ExprId {
-        let mut sum: Option<ExprId> = None;
-        let terms: Vec<(i64, Vec<(Atom, u32)>)> =
-            dim.terms().map(|(c, m)| (c, m.to_vec())).collect();
-        for (coeff, mono) in terms {
-            let mut term = self.int(coeff);
-            for (atom, power) in mono {
-                let value = self.atom_value(&atom, indices);
-                for _ in 0..power {
-                    term = self.binary(BinaryOp::Mul, term, value);
-                }
-            }
-            sum = Some(match sum {
-                Some(s) => self.binary(BinaryOp::Add, s, term),
-                None => term,
-            });
-        }
-        sum.unwrap_or_else(|| self.int(0))
-    }
-
-    fn atom_value(&mut self, atom: &Atom, indices: &[ExprId]) -> ExprId {
-        let (op, a, b) = match atom {
-            Atom::Index(n) => return indices[*n as usize],
-            Atom::Sym(name) => return self.int(Dim::sym(name)),
-            // Indices that come from data are clamped to be in range, so floor and truncation agree.
-            Atom::FloorDiv(a, b) => (BinaryOp::Div, a, b),
-            Atom::Max(a, b) => (BinaryOp::Max, a, b),
-            Atom::Min(a, b) => (BinaryOp::Min, a, b),
-        };
-        let (a, b) = (
-            self.replace_indices(a, indices),
-            self.replace_indices(b, indices),
-        );
-        self.binary(op, a, b)
-    }
-
     /// The expression with that root; what the root does not need is dropped.
     ///
     /// Nodes are put in the order in which a walk from the root leaves them, so that two expressions that
@@ -538,81 +450,5 @@ fn renumber(node: &Scalar, renamed: &[Option<ExprId>]) -> Scalar {
         Scalar::Compare(op, a, b) => Scalar::Compare(*op, at(a), at(b)),
         Scalar::Select(c, a, b) => Scalar::Select(at(c), at(a), at(b)),
         Scalar::Cast(to, a) => Scalar::Cast(*to, at(a)),
-    }
-}
-
-fn negated(op: CompareOp) -> CompareOp {
-    match op {
-        CompareOp::Eq => CompareOp::Ne,
-        CompareOp::Ne => CompareOp::Eq,
-        CompareOp::Lt => CompareOp::Ge,
-        CompareOp::Ge => CompareOp::Lt,
-        CompareOp::Gt => CompareOp::Le,
-        CompareOp::Le => CompareOp::Gt,
-    }
-}
-
-fn decide(op: CompareOp, x: &Dim, y: &Dim, ext: &Extents) -> Option<bool> {
-    let (below, above) = (x.is_below(y, ext), y.is_below(x, ext));
-    let (at_most, at_least) = (
-        (y.clone() - x.clone()).is_nonneg(ext),
-        (x.clone() - y.clone()).is_nonneg(ext),
-    );
-    match op {
-        CompareOp::Eq if x == y => Some(true),
-        CompareOp::Ne if x == y => Some(false),
-        CompareOp::Eq if below || above => Some(false),
-        CompareOp::Ne if below || above => Some(true),
-        CompareOp::Lt if below => Some(true),
-        CompareOp::Lt if at_least => Some(false),
-        CompareOp::Le if at_most => Some(true),
-        CompareOp::Le if above => Some(false),
-        CompareOp::Gt if above => Some(true),
-        CompareOp::Gt if at_most => Some(false),
-        CompareOp::Ge if at_least => Some(true),
-        CompareOp::Ge if below => Some(false),
-        _ => None,
-    }
-}
-
-fn compare_floats(op: CompareOp, x: f32, y: f32) -> bool {
-    compare_f64(op, f64::from(x), f64::from(y))
-}
-
-/// IEEE comparison: false for NaN, but for `!=`.
-#[must_use]
-pub(crate) fn compare_f64(op: CompareOp, x: f64, y: f64) -> bool {
-    match op {
-        CompareOp::Eq => x == y,
-        CompareOp::Ne => x != y,
-        CompareOp::Lt => x < y,
-        CompareOp::Le => x <= y,
-        CompareOp::Gt => x > y,
-        CompareOp::Ge => x >= y,
-    }
-}
-
-/// Only what every backend rounds alike.
-fn fold_unary(op: UnaryOp, x: f32) -> Option<f32> {
-    match op {
-        UnaryOp::Neg => Some(-x),
-        UnaryOp::Abs => Some(x.abs()),
-        UnaryOp::Sqrt => Some(x.sqrt()),
-        UnaryOp::Reciprocal => Some(1.0 / x),
-        UnaryOp::Floor => Some(x.floor()),
-        UnaryOp::Ceil => Some(x.ceil()),
-        _ => None,
-    }
-}
-
-fn fold_binary(op: BinaryOp, x: f32, y: f32) -> Option<f32> {
-    match op {
-        BinaryOp::Add => Some(x + y),
-        BinaryOp::Sub => Some(x - y),
-        BinaryOp::Mul => Some(x * y),
-        BinaryOp::Div => Some(x / y),
-        BinaryOp::Min if !x.is_nan() && !y.is_nan() => Some(x.min(y)),
-        BinaryOp::Max if !x.is_nan() && !y.is_nan() => Some(x.max(y)),
-        _ => None,
     }
 }

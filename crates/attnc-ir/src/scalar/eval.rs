@@ -3,7 +3,7 @@
 //! Integers wrap at 32 bits. A `select` looks at the chosen branch only. Used where speed does not matter:
 //! folding constants, recognising what an expression computes, checking rewrites.
 
-use super::builder::compare_f64;
+use super::fold::compare_f64;
 use super::{ExprId, Scalar, ScalarExpr};
 use crate::{Atom, BinaryOp, DType, DimError, UnaryOp};
 

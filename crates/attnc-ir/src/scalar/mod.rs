@@ -28,12 +28,15 @@ mod argument;
 pub mod block_mask;
 mod builder;
 pub mod eval;
+mod fold;
 mod of_node;
 pub mod print;
+mod substitute;
 
 pub use block_mask::BlockMask;
-pub use builder::{LoadFn, ScalarBuilder};
+pub use builder::ScalarBuilder;
 pub use of_node::{has_form, load_indices, of_node};
+pub use substitute::LoadFn;
 
 use crate::{BinaryOp, CompareOp, DType, Dim, UnaryOp};
 
