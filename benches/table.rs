@@ -1,6 +1,6 @@
 //! The table: a row for each shape and contestant, and what follows from the rows.
 
-use crate::contestant::Side;
+use crate::contestant::{OWN_CHOICE, Side};
 use crate::peak::{Bound, Peaks};
 use crate::roofline::Piece;
 use crate::shape::Shape;
@@ -46,7 +46,7 @@ pub fn rows(
         let ours = outcomes.iter().find(|o: &&Outcome| o.who == name);
         ours.and_then(Outcome::median)
     };
-    let (gpu, cpu) = (ours("attnc gpu"), ours("attnc cpu"));
+    let (gpu, cpu) = (ours(OWN_CHOICE), ours("attnc cpu"));
     let flops: f64 = pieces.iter().map(|piece| piece.flops).sum();
     let row = |outcome: Outcome| {
         let median_ms = outcome.median();

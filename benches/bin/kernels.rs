@@ -9,7 +9,7 @@
 )]
 
 use attnc::gpu::{AdapterChoice, Gpu};
-use attnc_benches::contestant::{AttncCpu, AttncGpu, Contestant, Peer, variants};
+use attnc_benches::contestant::{AttncCpu, AttncGpu, Contestant, OWN_CHOICE, Peer, variants};
 use attnc_benches::peak::{Peaks, Yardstick};
 use attnc_benches::roofline::Piece;
 use attnc_benches::shape::Shape;
@@ -46,6 +46,9 @@ struct Options {
     /// Measure attnc only
     #[arg(long)]
     no_peers: bool,
+    /// Only contestants with this in their name, as `burn`, and `attnc gpu`, which others are compared with; repeat for more
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
     /// Turns of each contestant
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -105,6 +108,7 @@ fn run(options: &Options) -> Result<bool, String> {
     let gpu = open(options)?;
     let folder = Folder::new()?;
     let mut everyone = contestants(options, gpu.as_ref(), &folder.0);
+    only(&options.only, &mut everyone)?;
     let f16 = options.suite != Suite::Portable;
     let measure_peaks = || gpu.as_ref().map(|gpu| Peaks::measure(gpu, f16)).transpose();
     let before = measure_peaks()?;
@@ -315,6 +319,25 @@ fn contestants(options: &Options, gpu: Option<&Gpu>, folder: &Path) -> Vec<Box<d
         }
     }
     everyone
+}
+
+/// Keeps the contestants whose names hold one of the texts, if there are texts, and attnc's own choice.
+fn only(texts: &[String], everyone: &mut Vec<Box<dyn Contestant>>) -> Result<(), String> {
+    let holds = |one: &dyn Contestant, text: &String| one.name().contains(text.as_str());
+    let nobody = |text: &&String| !everyone.iter().any(|one| holds(one.as_ref(), text));
+    let unknown: Vec<&str> = texts.iter().filter(nobody).map(String::as_str).collect();
+    if !unknown.is_empty() {
+        let known: Vec<_> = everyone.iter().map(|one| one.name().to_owned()).collect();
+        let (unknown, known) = (unknown.join(", "), known.join(", "));
+        return Err(format!(
+            "--only {unknown}: no such contestant; there are {known}"
+        ));
+    }
+    let wanted = |one: &dyn Contestant| {
+        one.name() == OWN_CHOICE || texts.iter().any(|text| holds(one, text))
+    };
+    everyone.retain(|one| texts.is_empty() || wanted(one.as_ref()));
+    Ok(())
 }
 
 /// What all rows have in common.

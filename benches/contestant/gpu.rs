@@ -22,6 +22,9 @@ pub struct Variant {
     pub passes: Options,
 }
 
+/// The name of attnc with the kernels that it chooses itself.
+pub const OWN_CHOICE: &str = "attnc gpu";
+
 /// What a device offers: as a user gets it, each kernel shape that the profile can select, and without
 /// attention fusion.
 #[must_use]
@@ -66,7 +69,9 @@ impl AttncGpu {
     #[must_use]
     pub fn new(gpu: &Gpu, variant: Variant) -> Self {
         Self {
-            name: format!("attnc gpu {}", variant.name).trim_end().to_owned(),
+            name: format!("{OWN_CHOICE} {}", variant.name)
+                .trim_end()
+                .to_owned(),
             gpu: gpu.clone(),
             variant,
             bound: None,

@@ -7,7 +7,7 @@ mod gpu;
 mod peer;
 
 pub use cpu::AttncCpu;
-pub use gpu::{AttncGpu, Variant, variants};
+pub use gpu::{AttncGpu, OWN_CHOICE, Variant, variants};
 pub use peer::Peer;
 
 use crate::shape::Work;
