@@ -9,11 +9,11 @@ use crate::forced::occurs;
 use crate::support::{Need, Outcome, agree, ensure, gpu, session, trial};
 use attnc::codegen::choice::{Choices, KernelShape};
 use attnc::compile::{self, Compiled};
-use attnc::gpu::{Gpu, HostTensorRef, Runner};
+use attnc::gpu::{Executable, Gpu, HostTensorRef, Runner};
 use attnc::plan::{
     Access, Binding, DType, DeviceProfile, Dim, DimValues, Plan, Port, SubgroupSizes,
 };
-use attnc::{HostTensor, Model, opt, random};
+use attnc::{HostDType, HostTensor, Model, opt, random};
 use libtest_mimic::{Failed, Trial};
 
 /// A graph over the length `S`, and two values of that.
@@ -44,7 +44,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         &[Need::Gpu],
         rows_that_take_more_turns_than_lengths_tell,
     );
-    counted.chain(limits).chain([unfinished]).collect()
+    let name = "turns/plans for other devices are held to it".to_owned();
+    let other = trial(name, &[Need::Gpu], plans_for_other_devices_are_held_to_it);
+    counted.chain(limits).chain([unfinished, other]).collect()
 }
 
 fn case(name: &'static str, lengths: [i64; 2], inputs: &str, body: &str) -> Case {
@@ -158,6 +160,18 @@ fn cases() -> Vec<Case> {
             20,
             "",
             ", prob_mod = { prob * prob + prob }",
+        ),
+        case(
+            "a product in f16",
+            [512, 2048],
+            "%x: f16[70, 8 * S], %y: f16[8 * S, 40]",
+            "  %z = matmul %x, %y\n  return %z",
+        ),
+        case(
+            "attention in f16",
+            [384, 1152],
+            "%q: f16[1, 2, 70, 64], %k: f16[1, 2, S, 64], %v: f16[1, 2, S, 40]",
+            "  %o = attention %q, %k, %v, scale = 0.1, mask_mod = { kv_idx <= q_idx + 1000 }\n  return %o",
         ),
         case(
             "decoding",
@@ -311,7 +325,10 @@ fn run(runner: &mut Runner, model: &Model, dims: &DimValues) -> Result<Vec<i64>,
     let inputs = random::inputs(model, dims, 1)?;
     let tensors = inputs.iter().map(|(name, tensor)| {
         let tensor = HostTensorRef {
-            dtype: DType::F32,
+            dtype: match tensor.dtype() {
+                HostDType::F16 => DType::F16,
+                _ => DType::F32,
+            },
             shape: tensor.shape(),
             bytes: tensor.bytes(),
         };
@@ -380,17 +397,40 @@ impl Limit {
         agree("at the limit", &expected, &session.run(&within)?, 3e-5)?;
         let refused = session.run(&inputs(self.most + 1)?);
         let why = refused.err().ok_or("it ran beyond the limit")?.to_string();
-        for part in [
-            "step 0 (",
-            "kernel `",
-            "turns of loops",
-            "llvmpipe",
-            "leaves all loops after 65535",
-            "`--backend cpu`",
-        ] {
-            ensure(why.contains(part), || format!("no {part} in: {why}"))?;
-        }
-        Ok(())
+        refused_by_name(&why)
+    }
+}
+
+/// Whether a message says what takes too many turns, where, and what to do.
+fn refused_by_name(why: &str) -> Outcome {
+    let parts = [
+        "step 0 (",
+        "kernel `",
+        "turns of loops",
+        "llvmpipe",
+        "leaves all loops after 65535",
+        "`--backend cpu`",
+    ];
+    for part in parts {
+        ensure(why.contains(part), || format!("no {part} in: {why}"))?;
+    }
+    Ok(())
+}
+
+/// A plan for another device, as a bundle has it, on one that counts.
+fn plans_for_other_devices_are_held_to_it() -> Outcome {
+    let gpu = gpu().as_ref().map_err(String::clone)?;
+    let text = "graph @g(%x: f32[2, S]) {\n  %y = cumsum %x, axis = 1\n  return %y\n}";
+    let model = Model::from_text("sum", text)?;
+    let compiled = compile::compile(&model.graph, &DeviceProfile::webgpu())?;
+    let (json, limits) = (serde_json::to_string(&compiled.plan)?, &gpu.profile.limits);
+    let plan: Plan = serde_json::from_str(&json)?;
+    let executable = Executable::new(&gpu.device, &gpu.queue, &plan, &compiled.weights)?;
+    let far = [("S", 262_137)].into_iter().collect();
+    match (executable.check_sizes(&far), limits.loop_turns) {
+        (Err(why), Some(65535)) => refused_by_name(&why.to_string()),
+        (Ok(()), None) => Ok(()),
+        (found, limit) => Err(format!("of {limit:?} turns: {found:?}").into()),
     }
 }
 

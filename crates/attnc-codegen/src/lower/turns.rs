@@ -1,6 +1,6 @@
 //! How many turns the loops of an invocation take: the formulas of [`Step::turns`](attnc_plan::Step::turns).
 //!
-//! llvmpipe counts the turns of all loops together, nested or not, and when there have been 65535 it leaves every loop
+//! llvmpipe (of Mesa 22.3 at least) counts the turns of all loops together, nested or not, and when there have been 65535 it leaves every loop
 //! without a word (`LP_MAX_TGSI_LOOP_ITERATIONS` in Mesa's `lp_bld_limits.h`, counted down in `lp_exec_endloop`). A
 //! loop of n rounds counts n + 1 turns, since the test by which it ends is one more:
 //!
