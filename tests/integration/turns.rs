@@ -9,7 +9,7 @@ use crate::forced::occurs;
 use crate::support::{Need, Outcome, agree, ensure, gpu, session, trial};
 use attnc::codegen::choice::{Choices, KernelShape};
 use attnc::compile::{self, Compiled};
-use attnc::gpu::{Executable, Gpu, HostTensorRef, Runner};
+use attnc::gpu::{Executable, ExecutableOptions, Gpu, HostTensorRef, Runner};
 use attnc::plan::{
     Access, Binding, DType, DeviceProfile, Dim, DimValues, Plan, Port, SubgroupSizes,
 };
@@ -211,7 +211,14 @@ impl Case {
     /// Said and taken turns of each step, at both lengths.
     fn compare(&self, gpu: &Gpu, model: &Model, compiled: &Compiled) -> Outcome {
         let counting = counting(&compiled.plan)?;
-        let mut runner = Runner::new(&gpu.device, &gpu.queue, &counting, &compiled.weights)?;
+        let Gpu { device, queue, .. } = gpu;
+        let options = ExecutableOptions {
+            matrices: &gpu.profile.features.cooperative_matrix,
+            ..ExecutableOptions::default()
+        };
+        let executable =
+            Executable::with_options(device, queue, &counting, &compiled.weights, &options)?;
+        let mut runner = Runner::from_executable(device, queue, executable);
         let mut at = |s: i64| -> Result<Vec<[i64; 2]>, Failed> {
             let dims: DimValues = [("S", s)].into_iter().collect();
             let taken = run(&mut runner, model, &dims)?;
@@ -226,15 +233,13 @@ impl Case {
             let what = || format!("{kernel} says it takes {few:?} and {many:?}: said, taken");
             ensure(few[0] >= few[1] && many[0] >= many[1], what)?;
             let [said, taken] = [0, 1].map(|n| many[n] - few[n]);
-            // Whether rows are walked again only data tell, and whether each tile is a run of its own.
+            // Whether rows are walked again only data tell; whether each tile is a run of its own; and whether V has
+            // infinities, which the kernel by matrices then adds one by one.
             let again = self.name.contains("fill");
-            let most = if self.name.contains("table") {
-                1.25
-            } else {
-                1.1
-            };
+            let loose = self.name.contains("table") || kernel.contains("fwd_matrix");
+            let most = if loose { 1.3 } else { 1.1 };
             ensure(again || said as f64 <= most * taken as f64 + 2.0, what)?;
-            ensure(again || few[0] <= few[1] + few[1] / 10 + 700, what)?;
+            ensure(again || few[0] <= few[1] + few[1] / 3 + 700, what)?;
         }
         Ok(())
     }

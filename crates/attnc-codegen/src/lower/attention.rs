@@ -159,7 +159,7 @@ impl Lowerer<'_> {
             operands,
             workgroups: kernel.workgroups(sizes, size) * when.clone(),
             flops: problem.flops(attention) * when.clone(),
-            turns: of_attention(&kernel, sizes, &tiles),
+            turns: of_attention(&kernel, sizes, &tiles, &self.plan.profile),
         };
         self.dispatch(value, dispatch)?;
         if let (Some((buffer, _)), Some(keys)) = (parts, part_keys) {

@@ -17,6 +17,7 @@ use crate::micro::{AttentionTile, LANES, MatrixAttentionTile, READ_COLUMNS, Tile
 use crate::params::BLOCK;
 use attnc_ir::scalar::{ExprId, Scalar, ScalarExpr};
 use attnc_ir::{BinaryOp, CompareOp, Dim, Extents};
+use attnc_plan::DeviceProfile;
 
 /// Turns that scaling O takes beyond those of the walk, for each row of a tile: eight times two. A row that needs more
 /// has scores over a range of more than 64.
@@ -35,8 +36,13 @@ const SLICE: u32 = 16;
 /// Keys that `flash_attention_fwd_matrix` has in workgroup memory at a time, and columns of V it multiplies at once.
 const KEYS: u32 = 32;
 
-/// The turns of one invocation.
-pub(super) fn of_attention(kernel: &AttentionKernel, sizes: &Sizes, tiles: &Tiles) -> Dim {
+/// The turns of one invocation, on a device of this profile.
+pub(super) fn of_attention(
+    kernel: &AttentionKernel,
+    sizes: &Sizes,
+    tiles: &Tiles,
+    profile: &DeviceProfile,
+) -> Dim {
     let (kernel, kv_len) = match kernel {
         AttentionKernel::Split(of, keys) => (&**of, Dim::from(i64::from(*keys))),
         whole => (whole, sizes.kv_len.clone()),
@@ -59,7 +65,11 @@ pub(super) fn of_attention(kernel: &AttentionKernel, sizes: &Sizes, tiles: &Tile
             let around = loop_of(LANES, 0) + loop_of(4, 0);
             (blocks(BLOCK, BLOCK), tiled(tile), around)
         }
-        AttentionKernel::Matrix(tile) => (blocks(BLOCK, BLOCK), matrix(tile), matrix_around(tile)),
+        AttentionKernel::Matrix(tile) => (
+            blocks(BLOCK, BLOCK),
+            matrix(tile, profile),
+            matrix_around(tile),
+        ),
         AttentionKernel::Split(..) => unreachable!("parts have no parts"),
     };
     let all = div_ceil(&kv_len, blocks.keys);
@@ -108,13 +118,15 @@ fn tiled(tile: &TiledAttentionTile) -> u32 {
     loop_of(slices, products) + maximum + loop_of(BLOCK / SLICE, weights)
 }
 
-/// What a tile takes in `flash_attention_fwd_matrix`, V without infinities or NaN and whole subgroups of any size.
-fn matrix(tile: &MatrixAttentionTile) -> u32 {
+/// What a tile takes in `flash_attention_fwd_matrix`.
+fn matrix(tile: &MatrixAttentionTile, profile: &DeviceProfile) -> u32 {
     let (size, by_element) = (tile.invocations(), loop_of(4, 0));
     let (qk, v) = (tile.qk_padded(), tile.chunks() * KEYS);
     let stage = |columns: u32| loop_of((KEYS * columns / 4).div_ceil(size), by_element);
-    // One subgroup may have all products, or as many as there are share them.
+    // Subgroups share the products, as many as there are at least.
+    let widest = profile.features.subgroups.map_or(size, |sizes| sizes.max);
     let pairs = tile.rows() / (2 * tile.size) * (KEYS / tile.size);
+    let pairs = pairs.div_ceil((size / widest).max(1));
     let product = |terms: u32| loop_of(pairs, loop_of(terms / tile.size, 0));
     let scores = 2 * loop_of(KEYS / LANES, by_element) + loop_of(LANES, 0);
     let odd = if tile.of.masked { loop_of(KEYS, 0) } else { 0 };
