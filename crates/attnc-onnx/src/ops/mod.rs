@@ -19,6 +19,7 @@ mod linear_attention;
 mod matmul;
 mod nbits;
 mod norm;
+mod pixels;
 mod pool;
 mod quantised;
 mod reduce;
@@ -28,6 +29,7 @@ mod runtime;
 mod scatter;
 mod select;
 mod shape;
+mod slice;
 mod standard;
 
 use crate::Operator;

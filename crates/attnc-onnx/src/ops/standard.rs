@@ -2,8 +2,8 @@
 
 use super::{
     ANY, OpEntry, attention, causal_conv, constant, conv, einsum, elementwise, flex_attention,
-    gather, linear_attention, matmul, norm, op, pool, quantised, reduce, resize, rotary, scatter,
-    select, shape,
+    gather, linear_attention, matmul, norm, op, pixels, pool, quantised, reduce, resize, rotary,
+    scatter, select, shape, slice,
 };
 use attnc_ir::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 
@@ -104,24 +104,24 @@ pub(super) const OPS: &[OpEntry] = &[
     op("Where", 3, &[], elementwise::select),
     op("Xor", 2, &[], |c| elementwise::binary(c, BinaryOp::Xor)),
     // Shapes, views and copies.
-    op("Concat", ANY, &["axis"], shape::concat),
+    op("Concat", ANY, &["axis"], slice::concat),
     op("Expand", 2, &[], shape::expand),
     op("Flatten", 1, &["axis"], shape::flatten),
     op("Pad", 4, &["mode", "pads", "value"], shape::pad),
     op("Reshape", 2, &["allowzero", "shape"], shape::reshape),
     op("Shape", 1, &["start", "end"], shape::shape),
     op("Size", 1, &[], shape::size),
-    op("Slice", 5, &["starts", "ends", "axes"], shape::slice),
-    op("Split", 2, &["axis", "split", "num_outputs"], shape::split),
+    op("Slice", 5, &["starts", "ends", "axes"], slice::slice),
+    op("Split", 2, &["axis", "split", "num_outputs"], slice::split),
     op("Squeeze", 2, &["axes"], shape::squeeze),
     op("Tile", 2, &[], shape::tile),
     op(
         "DepthToSpace",
         1,
         &["blocksize", "mode"],
-        shape::depth_to_space,
+        pixels::depth_to_space,
     ),
-    op("SpaceToDepth", 1, &["blocksize"], shape::space_to_depth),
+    op("SpaceToDepth", 1, &["blocksize"], pixels::space_to_depth),
     op("Transpose", 1, &["perm"], shape::transpose),
     op("Trilu", 2, &["upper"], shape::trilu),
     op("Unsqueeze", 2, &["axes"], shape::unsqueeze),
