@@ -133,7 +133,7 @@ pub struct Growth {
     pub who: String,
     /// The longer shape.
     pub shape: String,
-    /// Its time over that of half the length.
+    /// Its time over that of half the length, both at the pace that the adapter had between turns.
     pub time: f64,
     /// The same for bytes of inputs, results and intermediates.
     pub memory: Option<f64>,
@@ -151,7 +151,8 @@ pub fn growth(rows: &[Row]) -> Vec<Growth> {
                 let Some(half) = rows.iter().find(half) else {
                     continue;
                 };
-                let (Some(a), Some(b)) = (half.median_ms, longer.median_ms) else {
+                let at_pace = |row: &Row| row.median_ms.map(|ms| ms * row.outcome.median_pace());
+                let (Some(a), Some(b)) = (at_pace(half), at_pace(longer)) else {
                     continue;
                 };
                 let memory = half.outcome.memory.zip(longer.outcome.memory);
@@ -261,18 +262,17 @@ mod tests {
 
     #[test]
     fn growth_is_of_the_same_contestant() {
-        let row = |name: &str, ms, memory| {
-            rows(
-                &shape(name),
-                vec![outcome("attnc gpu", Side::Gpu, ms, memory)],
-                None,
-                &[],
-            )
+        let row = |name: &str, ms, pace, memory| {
+            let outcome = Outcome {
+                pace: vec![pace],
+                ..outcome(OWN_CHOICE, Side::Gpu, ms, memory)
+            };
+            rows(&shape(name), vec![outcome], None, &[])
         };
         let all: Vec<Row> = [
-            row("g1k", 1.0, 10),
-            row("g2k", 4.0, 20),
-            row("w1k", 1.0, 10),
+            row("g1k", 1.0, 1.0, 10),
+            row("g2k", 8.0, 0.5, 20),
+            row("w1k", 1.0, 1.0, 10),
         ]
         .concat();
         let steps = growth(&all);
