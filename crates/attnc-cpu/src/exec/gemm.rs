@@ -83,7 +83,7 @@ impl<'a> Left<'a> {
 pub(crate) enum Right<'a> {
     /// Packed.
     Panels(&'a Panels),
-    /// Its rows: `cols` is a multiple of the width of a panel.
+    /// Its rows: `cols` is a multiple of the width of a panel, and they are at least so far apart.
     Rows(Mat<'a>),
     /// Its columns, each without gaps, for few rows of the left side.
     Columns(Mat<'a>),
@@ -103,8 +103,16 @@ impl<'a> Right<'a> {
 
     /// The matrix as it lies, if it can be read by rows.
     pub(crate) fn rows_in_place(b: Mat<'a>) -> Option<Self> {
-        let whole = b.cols.is_multiple_of(panels::width());
-        (b.col_stride == 1 && b.row_stride >= 0 && whole && b.rows > 0).then_some(Self::Rows(b))
+        let width = panels::width();
+        // Of a single row the stride says nothing.
+        let row_stride = match b.rows {
+            1 => b.cols.cast_signed(),
+            _ => b.row_stride,
+        };
+        let apart = row_stride >= width.cast_signed();
+        let whole = b.cols.is_multiple_of(width);
+        (b.col_stride == 1 && apart && whole && b.rows > 0)
+            .then_some(Self::Rows(Mat { row_stride, ..b }))
     }
 
     fn shape(&self) -> [usize; 2] {
@@ -342,7 +350,15 @@ mod tests {
                     let (a, b) = (numbers(rows * depth), numbers(depth * cols));
                     let row_major = Mat::packed(&b, [depth, cols]);
                     let col_major = Mat::packed(&b, [cols, depth]).transposed();
-                    for b in [row_major, col_major] {
+                    let same_rows = Mat {
+                        row_stride: 0,
+                        ..row_major
+                    };
+                    let overlapping = Mat {
+                        row_stride: row_major.row_stride.min(3),
+                        ..row_major
+                    };
+                    for b in [row_major, col_major, same_rows, overlapping] {
                         let expected = expected(&a, b, rows);
                         let panels = Panels::new(b);
                         let ways = [Some(Right::Panels(&panels)), Right::in_place(b, rows)];
