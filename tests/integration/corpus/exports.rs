@@ -2,6 +2,7 @@
 //! precision.
 
 use super::Gear;
+use super::known;
 use super::verdict::{Judged, Place, Verdict, settle};
 use crate::forced::by_each_shape;
 use crate::support::{Outcome, absent, agree, material, on_both, session};
@@ -122,7 +123,12 @@ fn runs(export: &Export, backend: &'static str) -> Outcome {
 }
 
 fn runs_in_shape(export: &Export, site: &str) -> Outcome {
-    match judge(export, site)?.verdict {
+    let judged = judge(export, site);
+    let known = known::expected(&format!("exports/{}", export.name()), "gpu");
+    if let (Err(error), Some(known)) = (&judged, known) {
+        return known::refused(&Verdict::of_error(error), known);
+    }
+    match judged?.verdict {
         Verdict::Right => Ok(()),
         other => Err(format!("{other:?}").into()),
     }
