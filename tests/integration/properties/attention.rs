@@ -105,11 +105,19 @@ fn shapes() -> Vec<Family> {
             &[],
         ),
         family("attention of two dims", attention(wide, "", ALL), &[]),
-        family(
-            "attention of more columns of V",
-            attention(widened, "", CAUSAL),
-            &[],
-        ),
+        // So many columns that a workgroup's rows could straddle tiles of queries.
+        Family {
+            lengths: vec![
+                ("B", Lengths::To(2)),
+                ("M", Lengths::Tiles),
+                ("N", Lengths::Tiles),
+            ],
+            ..family(
+                "attention of more columns of V",
+                attention(widened, "", CAUSAL),
+                &[],
+            )
+        },
         family("attention grouped", attention(grouped, "", CAUSAL), &[]),
         family(
             "attention one key head",
