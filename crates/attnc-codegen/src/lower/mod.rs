@@ -44,6 +44,7 @@ mod matmul;
 mod matmul_kernel;
 mod matmul_step;
 mod pointwise;
+mod row_family;
 mod row_shape;
 mod rows;
 mod turns;
