@@ -97,7 +97,6 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "mods/mask_padding",
     "mods/mask_sliding_window",
     "mods/matmul_epilogue_bias_gelu",
-    "mods/matmul_epilogue_none",
     "mods/prob_squared",
     "mods/reduce_max",
     "mods/reduce_mean",

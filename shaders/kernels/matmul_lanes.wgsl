@@ -10,7 +10,7 @@
 
 import package::params::{WORKGROUP_SIZE};
 import package::micro::{ROWS, COLUMNS, COLUMN_BLOCKS, Tile, a_item, b_item, c_item};
-import package::micro::{a_rows, b_columns, tile_zero, tile_multiply_add, tile_row, row_block, store_block};
+import package::micro::{a_rows, b_columns, tile_zero, tile_multiply_add, tile_row, row_block, c_row, store_block};
 import package::lib::matmul_shape::{Shape};
 import package::lib::lanes_sum::{lanes_sum};
 import package::lib::indexing::{linear_workgroup, div_ceil};
@@ -51,7 +51,7 @@ fn matmul_lanes(
         for (var block = 0u; block < COLUMN_BLOCKS; block++) {
             let x = lanes_sum(row_block(row, block), lane);
             if lane == 0u && m + r < shape.m && n + 4u * block < shape.n {
-                store_block(b0, b1, m + r, n + 4u * block, x);
+                store_block(c_row(b0, b1, m + r), b0, b1, m + r, n + 4u * block, x);
             }
         }
     }

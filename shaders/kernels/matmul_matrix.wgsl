@@ -16,7 +16,7 @@ enable wgpu_cooperative_matrix;
 import package::params::{WORKGROUP_SIZE};
 import package::micro::{ROWS, COLUMNS, ACROSS, BLOCK_M, BLOCK_N, BLOCK_K, A_STRIDE, B_STRIDE};
 import package::micro::{SIZE, SUBGROUPS, MATRICES, MATRICES_ACROSS, Tile, a_item, b_item, c_item};
-import package::micro::{tile_zero, tile_multiply_add, put_matrix, store_block};
+import package::micro::{tile_zero, tile_multiply_add, put_matrix, c_row, store_block};
 import package::lib::matmul_shape::{Shape};
 import package::lib::matmul_stage::{stage};
 import package::lib::indexing::{linear_workgroup, div_ceil};
@@ -76,7 +76,7 @@ fn matmul_matrix(
             let n = block_n + owner % ACROSS * COLUMNS + in_column;
             if m < shape.m && n < shape.n {
                 let x = vec4<f32>(c_tile[at], c_tile[at + 1u], c_tile[at + 2u], c_tile[at + 3u]);
-                store_block(b0, b1, m, n, x);
+                store_block(c_row(b0, b1, m), b0, b1, m, n, x);
             }
         }
         workgroupBarrier();

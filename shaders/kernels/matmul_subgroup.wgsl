@@ -12,7 +12,8 @@
 
 import package::params::{WORKGROUP_SIZE};
 import package::micro::{ROWS, COLUMNS, COLUMN_BLOCKS, Tile, a_item, b_item, c_item};
-import package::micro::{a_rows, b_columns, tile_zero, tile_multiply_add, tile_row, row_block, store_block};
+import package::micro::{a_rows, b_columns, tile_zero, tile_multiply_add};
+import package::micro::{GROUP, tile_group, tile_row, row_block, c_row, store_block};
 import package::lib::matmul_shape::{Shape};
 import package::lib::indexing::{linear_workgroup, div_ceil};
 
@@ -43,16 +44,24 @@ fn matmul_subgroup(
     let rows = a_rows(b0, b1, m, lane);
     let columns = b_columns(b0, b1, n);
     var tile: Tile = tile_zero();
-    for (var k = 0u; k < shape.k; k += 4u) {
+    let terms = shape.k;
+    for (var k = 0u; k < terms; k += 4u) {
         tile_multiply_add(&tile, rows, columns, k);
     }
 
     // The epilogue may be long, so it stands in a loop, not in ROWS * COLUMNS copies.
     let live_rows = min(ROWS, shape.m - m);
-    for (var r = 0u; r < live_rows; r++) {
-        let row = tile_row(tile, r);
-        for (var block = 0u; block < COLUMN_BLOCKS && n + 4u * block < shape.n; block++) {
-            store_block(b0, b1, m + r, n + 4u * block, row_block(row, block));
+    let live_blocks = min(COLUMN_BLOCKS, div_ceil(max(shape.n, n) - n, 4u));
+    let stride = shape.c_m_stride;
+    var at = c_row(b0, b1, m);
+    for (var first = 0u; first < live_rows; first += GROUP) {
+        let part = tile_group(tile, first / GROUP);
+        for (var r = first; r < min(first + GROUP, live_rows); r++) {
+            let row = tile_row(part, r - first);
+            for (var block = 0u; block < live_blocks; block++) {
+                store_block(at, b0, b1, m + r, n + 4u * block, row_block(row, block));
+            }
+            at += stride;
         }
     }
 }

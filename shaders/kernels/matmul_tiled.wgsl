@@ -11,7 +11,8 @@
 
 import package::params::{WORKGROUP_SIZE};
 import package::micro::{ROWS, COLUMN_BLOCKS, ACROSS, BLOCK_M, BLOCK_N, BLOCK_K, A_STRIDE, B_STRIDE};
-import package::micro::{Tile, a_item, b_item, c_item, tile_zero, tile_multiply_add, tile_row, row_block, store_block};
+import package::micro::{Tile, a_item, b_item, c_item, tile_zero, tile_multiply_add, tile_row, row_block};
+import package::micro::{c_row, store_block};
 import package::lib::matmul_shape::{Shape};
 import package::lib::matmul_stage::{stage};
 import package::lib::indexing::{linear_workgroup, div_ceil};
@@ -64,7 +65,7 @@ fn matmul_tiled(
         for (var block = 0u; block < COLUMN_BLOCKS; block++) {
             let at = n + 4u * ACROSS * block;
             if at < shape.n {
-                store_block(b0, b1, m + r, at, row_block(sums, block));
+                store_block(c_row(b0, b1, m + r), b0, b1, m + r, at, row_block(sums, block));
             }
         }
     }

@@ -66,6 +66,14 @@ impl Access {
             Self::Scalar => stored.item(),
         }
     }
+
+    /// The WGSL type of so many numbers.
+    pub(crate) fn of_f32(self) -> &'static str {
+        match self {
+            Self::Vec4 => "vec4<f32>",
+            Self::Scalar => "f32",
+        }
+    }
 }
 
 /// A function that makes values of items, or items of values: its file, as import lines spell it, and its name.

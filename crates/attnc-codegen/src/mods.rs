@@ -258,15 +258,14 @@ impl<'g> Mods<'g> {
                     .map_or_else(|| format!("t{n}"), |c| c.name.clone())
             },
             index: &|n| {
-                let parameter = space.index.get(n as usize).and_then(Dim::as_index);
-                match parameter.and_then(|p| space.parameters.get(p as usize)) {
-                    Some((name, _)) => (*name).to_owned(),
-                    None => format!("d{n}"),
-                }
+                let parameter = space.parameter(n).map(str::to_owned);
+                parameter.unwrap_or_else(|| format!("d{n}"))
             },
             arg: function.arg.map_or("arg", |(name, _)| name),
         });
-        wrap(&format!("{}: {text}", function.name))
+        let last = space.parameters.last().filter(|_| space.vectors);
+        let counts = last.map_or_else(String::new, |(name, _)| format!("; {name} counts vectors"));
+        wrap(&format!("{}: {text}{counts}", function.name))
     }
 
     /// The module.

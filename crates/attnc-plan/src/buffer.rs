@@ -1,6 +1,6 @@
 //! Buffers: what the kernels of a plan read and write.
 
-use crate::{DType, Dim, DimError, DimValues};
+use crate::{DType, Dim, DimError, DimValues, Panels};
 
 /// Sizes are rounded up to this many bytes, so that `vec4` views and 4-byte copies always fit and
 /// no buffer is empty (an empty binding is refused by WebGPU).
@@ -38,7 +38,7 @@ pub enum BufferKind {
     Temp,
 }
 
-/// A dense, row-major tensor in device memory.
+/// A dense tensor in device memory, row-major but for weights in panels.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Buffer {
     /// A name for people: the value's name in the graph. Need not be unique.
@@ -53,6 +53,9 @@ pub struct Buffer {
     /// `shape`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub axes: Option<Vec<String>>,
+    /// The order that a weight is brought into when it is uploaded; `shape` is that of its source. None: row-major.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub panels: Option<Panels>,
 }
 
 impl Buffer {
@@ -65,6 +68,7 @@ impl Buffer {
             dtype,
             shape,
             axes: None,
+            panels: None,
         }
     }
 

@@ -128,6 +128,12 @@ impl Check<'_> {
                     buffer.type_text()
                 ));
             }
+            if let Some(panels) = buffer.panels {
+                wrong.extend(panels.check(&buffer.shape).err());
+                if !matches!(buffer.kind, BufferKind::Weight { .. }) {
+                    wrong.push("only a weight lies in panels".to_owned());
+                }
+            }
             let (id, buffer) = (id.0, &buffer.name);
             self.errors
                 .extend(wrong.into_iter().map(|what| PlanError::Buffer {
@@ -444,10 +450,27 @@ mod tests {
     }
 
     #[test]
+    fn only_a_weight_that_divides_into_them_lies_in_panels() {
+        let panels = |columns| Some(crate::Panels { columns, k_axis: 0 });
+        let mut good = plan();
+        good.add_buffer(Buffer::weight("w", DType::F32, vec![Dim::from(8); 2]));
+        good.buffers.last_mut().unwrap().panels = panels(4);
+        assert_eq!(good.check(), Ok(()));
+        good.buffers.last_mut().unwrap().panels = panels(3);
+        let text = good.check().unwrap_err().to_string();
+        assert!(
+            text.contains("k by fours and columns by 3, found 8 and 8"),
+            "{text}"
+        );
+        let text = wrong(|p| p.buffers[0].panels = panels(4));
+        assert!(text.contains("only a weight lies in panels"), "{text}");
+    }
+
+    #[test]
     fn another_version_is_refused_before_anything_else() {
         let text = wrong(|p| p.version = 7);
         assert!(
-            text.contains("version 7; this build reads version 1"),
+            text.contains("version 7; this build reads version 2"),
             "{text}"
         );
     }

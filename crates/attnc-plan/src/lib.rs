@@ -30,6 +30,7 @@ mod fit;
 mod kernel;
 mod limits;
 mod memory;
+mod panels;
 mod plan;
 mod profile;
 mod step;
@@ -47,6 +48,7 @@ pub use limits::{
     MAX_ELEMENTS, SizeErrors, SizeProblem, check_sizes, check_sizes_within, check_weights,
 };
 pub use memory::{Lifetime, MemoryPlan, lifetimes};
+pub use panels::Panels;
 pub use plan::{PLAN_VERSION, Plan, Port};
 pub use profile::{
     CooperativeMatrix, DeviceProfile, Features, LLVMPIPE_LOOP_TURNS, Limits, SubgroupSizes,

@@ -1,7 +1,7 @@
-//! Uploading weights, once, straight from the bytes the source lends.
+//! Uploading weights, once, straight from the bytes the source lends, those in panels a panel at a time.
 
 use crate::{Error, readback, scope};
-use attnc_plan::{Buffer, BufferId, Plan, WeightSource};
+use attnc_plan::{Buffer, BufferId, Panels, Plan, WeightSource};
 use std::collections::BTreeMap;
 
 /// Weights are handed to the queue in pieces of this size…
@@ -14,7 +14,7 @@ const FLUSH: usize = 4 * CHUNK;
 #[derive(Debug, Default)]
 pub(crate) struct DeviceWeights {
     pub(crate) buffers: BTreeMap<BufferId, wgpu::Buffer>,
-    /// Bytes uploaded; a weight that several buffers name counts once.
+    /// Bytes uploaded; a weight that several buffers name in one order counts once.
     pub(crate) bytes: u64,
     /// Buffers made.
     pub(crate) made: u64,
@@ -28,18 +28,19 @@ pub(crate) fn upload(
     source: &dyn WeightSource,
 ) -> Result<DeviceWeights, Error> {
     let found = collect(plan, source)?;
-    let mut by_name: BTreeMap<&str, wgpu::Buffer> = BTreeMap::new();
+    let mut known: BTreeMap<(&str, Option<Panels>), wgpu::Buffer> = BTreeMap::new();
     let mut out = DeviceWeights::default();
     let mut staged = 0;
     for (id, name, bytes) in found {
-        let buffer = match by_name.get(name) {
+        let order = plan.buffer(id).panels;
+        let buffer = match known.get(&(name, order)) {
             Some(buffer) => buffer.clone(),
             None => {
                 let during = format_args!("uploading weight `{name}` ({} bytes)", bytes.len());
                 let buffer = scope::guarded(device, &during, || {
                     let size = (bytes.len() as u64).next_multiple_of(16).max(16);
                     let buffer = storage_buffer(device, name, size);
-                    write(queue, &buffer, bytes, |piece| {
+                    let written = |piece| {
                         staged += piece;
                         if staged < FLUSH {
                             return Ok(());
@@ -47,12 +48,18 @@ pub(crate) fn upload(
                         staged = 0;
                         queue.submit([]);
                         readback::wait(device, &during)
-                    })?;
+                    };
+                    match order {
+                        None => write(queue, &buffer, bytes, written),
+                        Some(order) => {
+                            write_panels(queue, &buffer, bytes, plan.buffer(id), order, written)
+                        }
+                    }?;
                     Ok(buffer)
                 })?;
                 out.bytes += bytes.len() as u64;
                 out.made += 1;
-                by_name.insert(name, buffer.clone());
+                known.insert((name, order), buffer.clone());
                 buffer
             }
         };
@@ -90,6 +97,30 @@ pub(crate) fn write(
         let mut tail = [0; 4];
         tail[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
         queue.write_buffer(buffer, whole as u64, &tail);
+    }
+    Ok(())
+}
+
+/// As [`write`], in panels.
+fn write_panels(
+    queue: &wgpu::Queue,
+    buffer: &wgpu::Buffer,
+    bytes: &[u8],
+    weight: &Buffer,
+    panels: Panels,
+    mut written: impl FnMut(usize) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let k = weight.shape[panels.k_axis as usize].as_const();
+    let k = k.and_then(|k| usize::try_from(k).ok()).unwrap_or_default();
+    let element = weight.dtype.bytes();
+    let mut piece = vec![0; panels.elements(k) * element];
+    if piece.is_empty() {
+        return Ok(());
+    }
+    for number in 0..bytes.len() / piece.len() {
+        panels.pack(bytes, k, element, number, &mut piece);
+        queue.write_buffer(buffer, (number * piece.len()) as u64, &piece);
+        written(piece.len())?;
     }
     Ok(())
 }

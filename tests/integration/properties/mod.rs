@@ -13,6 +13,7 @@ mod kernels;
 mod leaks;
 mod masks;
 mod matrices;
+mod panels;
 mod rows;
 mod shapes;
 
@@ -30,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         fills::families(),
         functions::families(),
         kernels::families(),
+        panels::families(),
     ];
     let families: Vec<_> = families.into_iter().flatten().collect();
     let mut trials = shapes::trials(&families);

@@ -178,6 +178,7 @@ impl Problem {
                 Access::Scalar
             },
             operands: Stored::F32,
+            epilogue: Access::Scalar,
             result: Stored::F32,
             k_tail: !k_in_fours,
         }
@@ -190,6 +191,31 @@ impl Problem {
         is_row
             && multiple_of(&self.b_offset, 8)
             && [&self.b0.b, &self.b1.b, &self.b_k].into_iter().all(eights)
+    }
+
+    /// Where B is a matrix that lies in memory as a whole: the axis of it that sums run along.
+    pub(super) fn whole_b(&self) -> Option<u32> {
+        let is = |stride: &Option<Dim>, expected: &Dim| stride.as_ref() == Some(expected);
+        let whole = [&self.b0.b, &self.b1.b]
+            .into_iter()
+            .all(|b| is(b, &Dim::zero()));
+        let one = Dim::one();
+        let by_rows = is(&self.b_k, &self.n) && is(&self.b_n, &one);
+        let by_columns = is(&self.b_k, &one) && is(&self.b_n, &self.k);
+        match whole && self.b_offset.is(0) {
+            true if by_rows => Some(0),
+            true if by_columns => Some(1),
+            _ => None,
+        }
+    }
+
+    /// The same product with B in panels of so many columns.
+    pub(super) fn with_panels(self, columns: u32) -> Self {
+        Self {
+            b_k: Some(Dim::from(i64::from(columns))),
+            b_n: Some(self.k.clone()),
+            ..self
+        }
     }
 
     /// The words of `Shape`, in order.
@@ -241,6 +267,7 @@ impl Problem {
         let b = match tile.b {
             RightLoad::NVec4 | RightLoad::NVec8 => "",
             RightLoad::KVec4 => ", B by columns",
+            RightLoad::Panels { .. } => ", B in panels",
             RightLoad::Scalar => ", B one by one",
             RightLoad::Element => ", B by a function",
         };
@@ -257,33 +284,37 @@ impl Problem {
         self.batches() * self.m.size.clone() * self.n.clone() * cost
     }
 
-    /// `epilogue`, printed or the identity's file, and what reads operands by elements.
+    /// `epilogue`, of an element or of four that lie along n, and what reads operands by elements.
     pub(super) fn mods(
         &self,
         graph: &Graph,
         value: ValueId,
         stored: &dyn Fn(ValueId) -> Stored,
         kernel: &'static str,
-    ) -> Result<(Printed, Vec<&'static str>), Diagnostic> {
+        of: Access,
+    ) -> Result<Printed, Diagnostic> {
         let node = graph.node(value);
         let mut mods = Mods::new(graph, stored, kernel, names);
         self.element_functions(graph, value, &mut mods)?;
-        let Some(epilogue) = &node.epilogue else {
-            return Ok((mods.finish(), vec!["mods/matmul_epilogue_none"]));
+        let space = self.space(node.ty.rank(), &node.ty.shape, of);
+        let as_it_is = || {
+            let mut e = ScalarBuilder::new(Extents::new(node.ty.shape.clone()));
+            let root = e.arg();
+            e.finish(root)
         };
         mods.function(&Function {
             name: "epilogue",
-            arg: Some(("acc", "f32")),
-            space: &self.space(node.ty.rank(), &node.ty.shape),
+            arg: Some(("acc", of.of_f32())),
+            space: &space,
             result: Returns::Value(DType::F32),
-            expr: epilogue,
+            expr: &node.epilogue.clone().unwrap_or_else(as_it_is),
             operands: node.operands(),
         })?;
-        Ok((mods.finish(), Vec::new()))
+        Ok(mods.finish())
     }
 
-    /// The result's index in terms of `b0, b1, m, n`.
-    fn space(&self, rank: usize, shape: &[Dim]) -> IndexSpace {
+    /// The result's index in terms of `b0, b1, m, n`, the last of which may count vectors.
+    fn space(&self, rank: usize, shape: &[Dim], of: Access) -> IndexSpace {
         let mut space = IndexSpace {
             logical: shape.to_vec(),
             ..IndexSpace::default()
@@ -291,7 +322,10 @@ impl Problem {
         space.cover("b0", &self.b0.axes);
         space.cover("b1", &self.b1.axes);
         space.cover("m", &self.m.axes);
-        space.cover("n", &[rank - 1]);
+        match of {
+            Access::Scalar => space.cover("n", &[rank - 1]),
+            Access::Vec4 => space.cover_vectors("n", &[rank - 1]),
+        }
         space
     }
 

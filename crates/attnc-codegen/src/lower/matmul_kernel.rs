@@ -258,7 +258,8 @@ impl MatmulNeeds {
         };
         let b = match tile.b {
             RightLoad::NVec4 | RightLoad::KVec4 => four,
-            RightLoad::NVec8 => costs.load(4) / 2.0,
+            RightLoad::Panels { .. } if tile.operands != Stored::F32Pairs => four,
+            RightLoad::NVec8 | RightLoad::Panels { .. } => costs.load(4) / 2.0,
             RightLoad::Scalar | RightLoad::Element => 4.0 * costs.load(1),
         };
         let (rows, columns) = (f64::from(tile.rows), f64::from(tile.columns));

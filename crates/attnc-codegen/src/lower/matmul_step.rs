@@ -11,8 +11,10 @@ use super::{Lowerer, constant, div_ceil, label};
 use crate::Stored;
 use crate::choice::KernelShape;
 use crate::micro::{Access, Division, LeftLoad, MatmulTile, RightLoad};
+use crate::mods::Printed;
 use crate::params;
 use attnc_ir::{Diagnostic, Dim, Extents, Op, ValueId, layout};
+use attnc_plan::Panels;
 
 impl Lowerer<'_> {
     /// A matrix product and its epilogue.
@@ -29,6 +31,13 @@ impl Lowerer<'_> {
         }
         let problem = Problem::of(self.graph, value)?;
         let tile = problem.tile();
+        let (problem, tile) = match self.panels(value, &problem) {
+            Some(Panels { columns, .. }) => {
+                let b = RightLoad::Panels { columns };
+                (problem.with_panels(columns), MatmulTile { b, ..tile })
+            }
+            None => (problem, tile),
+        };
         if tile.c == Access::Scalar && self.stored(value).is_packed() {
             return self.through_f32(value, None, |lowerer| {
                 lowerer.matmul_steps(value, &problem, tile)
@@ -109,16 +118,12 @@ impl Lowerer<'_> {
         let types = label::types(operands, self.plan.buffer(result).dtype);
         let candidates = needs.candidates(&self.plan.profile);
         let (tile, chosen) = self.choose(problem.text(&types, needs), candidates);
+        let (epilogue, mods) = self.matmul_mods(value, problem, &tile)?;
+        let tile = MatmulTile { epilogue, ..tile };
         let micro = tile.print().map_err(|error| {
             let message = format!("no register tile for this matmul: {error}");
             Diagnostic::error("no-tile", message)
         })?;
-        let (mods, mut mod_files) = problem.mods(
-            self.graph,
-            value,
-            &|value| self.stored(value),
-            tile.kernel(),
-        )?;
         let (a, b) = (
             self.operand_buffer(value, 0)?,
             self.operand_buffer(value, 1)?,
@@ -127,6 +132,7 @@ impl Lowerer<'_> {
         let label = label.map(|e| label::epilogue(e, node.ty.rank()));
         let size = tile.invocations().unwrap_or(self.workgroup_size);
         let mut params = params::print(&[], size);
+        let mut mod_files = Vec::new();
         if let Division::Lanes { .. } = tile.division
             && let Some(lanes) = needs.lanes(&self.plan.profile)
         {
@@ -152,6 +158,23 @@ impl Lowerer<'_> {
             turns: of_matmul(&tile, &problem.k),
         };
         self.dispatch(value, dispatch)
+    }
+
+    /// What the kernel calls: by vectors where C is written so and what is computed on it has a form for four.
+    fn matmul_mods(
+        &self,
+        value: ValueId,
+        problem: &Problem,
+        tile: &MatmulTile,
+    ) -> Result<(Access, Printed), Diagnostic> {
+        let stored = |value| self.stored(value);
+        let mods = |of| problem.mods(self.graph, value, &stored, tile.kernel(), of);
+        if tile.c == Access::Vec4
+            && let Ok(vectors) = mods(Access::Vec4)
+        {
+            return Ok((Access::Vec4, vectors));
+        }
+        Ok((Access::Scalar, mods(Access::Scalar)?))
     }
 
     /// The buffer that an operand is a view of.
@@ -186,6 +209,7 @@ fn loads(tile: &MatmulTile) -> String {
     let b = match tile.b {
         RightLoad::NVec4 | RightLoad::NVec8 => "",
         RightLoad::KVec4 => "bk",
+        RightLoad::Panels { .. } => "bp",
         RightLoad::Scalar => "bs",
         RightLoad::Element => "be",
     };

@@ -43,6 +43,7 @@ mod linear_attention;
 mod matmul;
 mod matmul_kernel;
 mod matmul_step;
+mod panels;
 mod pointwise;
 mod row_family;
 mod row_shape;
@@ -55,7 +56,7 @@ use crate::choice::{Candidate, Choices, Decision};
 use crate::params;
 use crate::stored::{Stored, multiple_of};
 use attnc_ir::{DType, Diagnostic, Diagnostics, Dim, Graph, Op, TensorData, ValueId, layout};
-use attnc_plan::{Buffer, BufferId, BufferKind, DeviceProfile, Plan, Port};
+use attnc_plan::{Buffer, BufferId, BufferKind, DeviceProfile, Panels, Plan, Port};
 use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
 
@@ -168,6 +169,8 @@ struct Lowerer<'g> {
     output_of: HashMap<ValueId, usize>,
     /// Scores that their softmax is written over.
     in_place: HashMap<ValueId, ValueId>,
+    /// Weights that lie in panels.
+    panels: HashMap<ValueId, Panels>,
     /// Kernels by what their text is linked from.
     kernels: HashMap<kernel::Parts, kernel::Known>,
     /// How many kernels have a key.
@@ -190,6 +193,7 @@ impl<'g> Lowerer<'g> {
             buffers: HashMap::new(),
             output_of: HashMap::new(),
             in_place: HashMap::new(),
+            panels: HashMap::new(),
             kernels: HashMap::new(),
             keys: HashMap::new(),
             tables: blocks::Tables::new(),
@@ -304,7 +308,11 @@ impl<'g> Lowerer<'g> {
         let node = self.graph.node(value);
         let buffer = match &node.op {
             _ if self.in_place.contains_key(&value) => self.buffer(self.in_place[&value])?,
-            Op::Constant(data) => self.weight(data)?,
+            Op::Constant(data) => {
+                let weight = self.weight(data)?;
+                self.plan.buffers[weight.index()].panels = self.panels.get(&value).copied();
+                weight
+            }
             _ => self.temp(value, node.ty.dtype),
         };
         self.buffers.insert(value, buffer);

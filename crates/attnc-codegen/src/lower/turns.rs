@@ -31,8 +31,8 @@ pub(super) fn of_matmul(tile: &MatmulTile, k: &Dim) -> Dim {
         Access::Vec4 => 0,
         Access::Scalar => loop_of(4, 0),
     };
-    let blocks = tile.columns / 4;
-    let stores = loop_of(tile.rows, loop_of(blocks, store));
+    let of_rows = |rows| loop_of(rows, loop_of(tile.columns / 4, store));
+    let stores = of_rows(tile.rows);
     // Blocks of 4 x 4 elements of A and B, taken in turns.
     let staging = |staged: &Staged| {
         let size = tile.invocations().unwrap_or(1);
@@ -40,7 +40,12 @@ pub(super) fn of_matmul(tile: &MatmulTile, k: &Dim) -> Dim {
         loop_of(rounds(tile.block_rows()), 0) + loop_of(rounds(tile.block_columns()), 0)
     };
     let (walk, stores) = match tile.division {
-        Division::Rows | Division::Subgroup { .. } => (looped(&div_ceil(k, 4), 0), stores),
+        Division::Rows => (looped(&div_ceil(k, 4), 0), stores),
+        Division::Subgroup { lanes } => {
+            let group = lanes.min(tile.rows);
+            let stores = loop_of(tile.rows / group, of_rows(group));
+            (looped(&div_ceil(k, 4), 0), stores)
+        }
         Division::Lanes { count } => (looped(&div_ceil(k, 4 * count), 0), stores),
         Division::Tiled(staged) => {
             let inside = staging(&staged) + loop_of(staged.steps, 0);
@@ -75,6 +80,7 @@ mod tests {
             a: LeftLoad::KVec4,
             b: RightLoad::NVec4,
             c: Access::Vec4,
+            epilogue: Access::Vec4,
             operands: Stored::F32,
             result: Stored::F32,
             k_tail: false,
@@ -91,6 +97,7 @@ mod tests {
         );
         // Four rows of two vectors are stored.
         assert_eq!(matmul(Division::Rows), "8 * K + 18");
+        assert_eq!(matmul(Division::Subgroup { lanes: 8 }), "8 * K + 20");
         assert_eq!(matmul(Division::Lanes { count: 8 }), "K + 18");
         let staged = Staged {
             down: 8,

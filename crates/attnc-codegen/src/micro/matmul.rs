@@ -10,6 +10,7 @@
 //!     a: LeftLoad::KVec4,
 //!     b: RightLoad::NVec4,
 //!     c: Access::Vec4,
+//!     epilogue: Access::Vec4,
 //!     operands: Stored::F32,
 //!     result: Stored::F32,
 //!     k_tail: false,
@@ -48,6 +49,12 @@ pub enum RightLoad {
     NVec8,
     /// Contiguous along k (weights `[N, K]`): K, the offset and the other strides are multiples of 4.
     KVec4,
+    /// From panels of so many columns ([`attnc_plan::Panels`]), a multiple of 4: `b_k_stride` is that number, and
+    /// `b_n_stride` is K. Four columns lie behind each other, so f32 by pairs is read by eights.
+    Panels {
+        /// See there.
+        columns: u32,
+    },
     /// Any strides.
     Scalar,
     /// From the function `b_element(b0, b1, k, n) -> f32` in `mods`, which may read the binding `b`.
@@ -106,7 +113,8 @@ impl Staged {
 /// Outputs of one invocation, or of a subgroup where that has matrices, and how they are come by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MatmulTile {
-    /// Rows, 1 to 16; up to 32 where lanes share them; 4 or 8 where tiles are staged; whole matrices where there are.
+    /// Rows, 1 to 16; where lanes share them up to 32, by as many as there are lanes if there are more; 4 or 8 where
+    /// tiles are staged; whole matrices where there are.
     pub rows: u32,
     /// Columns: 4, 8, 12 or 16, or whole matrices.
     pub columns: u32,
@@ -118,6 +126,8 @@ pub struct MatmulTile {
     pub b: RightLoad,
     /// How C is written; vectors run along n. By vectors where it is packed, so that every word has one owner.
     pub c: Access,
+    /// What `epilogue` computes: elements, or, where C is written so, vectors of four.
+    pub epilogue: Access,
     /// How A and B are stored.
     pub operands: Stored,
     /// How C is stored.
@@ -135,12 +145,12 @@ impl MatmulTile {
         self.check()?;
         let tile = match self.division {
             Division::Rows | Division::Lanes { .. } | Division::Subgroup { .. } => {
-                [self.registers(), self.step(), self.pick()]
+                [self.registers(), self.step(), self.pick_row()]
             }
             Division::Tiled(staged) => [
                 self.registers() + &self.stage(&staged),
                 self.staged_step(&staged),
-                self.pick(),
+                self.pick_row(),
             ],
             Division::Matrix { staged, size, .. } => [
                 self.matrices(size),
@@ -217,7 +227,8 @@ impl MatmulTile {
     fn check(&self) -> Result<(), MicroError> {
         let mut checks = Checks::default();
         self.check_division(&mut checks);
-        let by_k = self.a == LeftLoad::KVec4 || self.b == RightLoad::KVec4;
+        let b_by_k = matches!(self.b, RightLoad::KVec4 | RightLoad::Panels { .. });
+        let by_k = self.a == LeftLoad::KVec4 || b_by_k;
         checks.expect(!(by_k && self.k_tail), || {
             "k_tail: vectors along k need K in multiples of 4, found that it may not be".to_owned()
         });
@@ -231,6 +242,10 @@ impl MatmulTile {
         });
         checks.expect(self.c == Access::Vec4 || !self.result.is_packed(), || {
             "c: words of two elements are written by vectors only".to_owned()
+        });
+        let alike = self.c == Access::Vec4 || self.epilogue == Access::Scalar;
+        checks.expect(alike, || {
+            "epilogue: vectors are computed only where C is written by vectors".to_owned()
         });
         checks.finish()
     }
@@ -256,6 +271,11 @@ impl MatmulTile {
             }
             Division::Subgroup { lanes } => {
                 vectors(32, true);
+                checks.expect(rows <= lanes || rows.is_multiple_of(lanes), || {
+                    format!(
+                        "rows: expected a row or as many a lane, found {rows} for {lanes} lanes"
+                    )
+                });
                 let by_vectors = self.a == LeftLoad::KVec4;
                 checks.expect([4, 8].contains(&lanes) && by_vectors, || {
                     format!("lanes: expected 4 or 8 that read A by vectors along k, found {lanes}")
@@ -291,6 +311,7 @@ impl MatmulTile {
         let b = match self.b {
             RightLoad::Element => None,
             RightLoad::NVec8 => self.operands.reader_of_eights(),
+            RightLoad::Panels { .. } if self.panels_by_eights() => self.operands.reader_of_eights(),
             _ => self.operands.reader(self.b_access()),
         };
         let c = self.result.writer(self.c);
@@ -305,10 +326,17 @@ impl MatmulTile {
         }
     }
 
+    /// Whether two columns of a panel are one item.
+    fn panels_by_eights(&self) -> bool {
+        self.operands == Stored::F32Pairs
+    }
+
     /// How the items of B are read, if any are.
     fn b_access(&self) -> Access {
         match self.b {
-            RightLoad::NVec4 | RightLoad::NVec8 | RightLoad::KVec4 => Access::Vec4,
+            RightLoad::NVec4 | RightLoad::NVec8 | RightLoad::KVec4 | RightLoad::Panels { .. } => {
+                Access::Vec4
+            }
             RightLoad::Scalar | RightLoad::Element => Access::Scalar,
         }
     }
@@ -321,11 +349,20 @@ impl MatmulTile {
         }
     }
 
-    /// What `load_b` needs beside where columns start.
+    /// What `load_b` needs beside where columns start: how far apart steps of k are is looked up once for all.
     fn b_argument(&self) -> &'static str {
         match self.b {
             RightLoad::Element => "columns, ",
-            _ => "",
+            RightLoad::NVec4 | RightLoad::NVec8 | RightLoad::Scalar => "columns.k_stride, ",
+            RightLoad::KVec4 | RightLoad::Panels { .. } => "",
+        }
+    }
+
+    /// `text` where B is read by the distance between its steps of k.
+    fn k_stride<'t>(&self, text: &'t str) -> &'t str {
+        match self.b {
+            RightLoad::NVec4 | RightLoad::NVec8 | RightLoad::Scalar => text,
+            RightLoad::KVec4 | RightLoad::Panels { .. } | RightLoad::Element => "",
         }
     }
 
@@ -379,7 +416,9 @@ const COLUMNS: u32 = {columns}u;
             _ => ("", "Where the rows of A start"),
         };
         let (b_batch, b_what, b_start) = match self.b {
-            RightLoad::NVec4 => ("", "Where the column blocks of B start", "u32"),
+            RightLoad::NVec4 | RightLoad::Panels { .. } => {
+                ("", "Where the column blocks of B start", "u32")
+            }
             RightLoad::NVec8 => ("", "Where every other column block of B starts", "u32"),
             RightLoad::Element => (batch, "Columns of B, by n", "vec4<u32>"),
             _ => ("", "Where the columns of B start", "vec4<u32>"),
@@ -402,45 +441,57 @@ struct BColumns {{
             self.a_access().item(self.operands),
             match self.b {
                 RightLoad::NVec8 => self.operands.vec8(),
+                RightLoad::Panels { .. } if self.panels_by_eights() => self.operands.vec8(),
                 _ => self.b_access().item(self.operands),
             },
             self.c.item(self.result),
             lines(self.loaded_rows(), |r| format!("    r{r}: u32,")),
-            lines(self.b_loads(), |c| format!("    c{c}: {b_start},")),
+            lines(self.b_loads(), |c| format!("    c{c}: {b_start},"))
+                + self.k_stride("    k_stride: u32,\n"),
         )
     }
 
     fn store(&self) -> String {
-        let start = "shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride";
-        let signature = "fn store_block(b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>)";
-        if self.c == Access::Vec4 {
-            let x = "vec4<f32>(
+        let start = "\
+// Where a row of C starts.
+fn c_row(b0: u32, b1: u32, m: u32) -> u32 {
+    return shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride;
+}
+
+";
+        let signature = "fn store_block(row: u32, b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>)";
+        let four = match self.epilogue {
+            Access::Vec4 => "epilogue(x, b0, b1, m, n / 4u)",
+            Access::Scalar => {
+                "vec4<f32>(
         epilogue(x.x, b0, b1, m, n),
         epilogue(x.y, b0, b1, m, n + 1u),
         epilogue(x.z, b0, b1, m, n + 2u),
         epilogue(x.w, b0, b1, m, n + 3u),
-    )";
-            return format!(
+    )"
+            }
+        };
+        let store = match self.c {
+            Access::Vec4 => format!(
                 "\
 {signature} {{
-    let at = {start} + n;
-    c[at / 4u] = {};
+    c[(row + n) / 4u] = {};
 }}
 ",
-                self.result.vec4_of(x)
-            );
-        }
-        let item = self.result.item_of("epilogue(values[i], b0, b1, m, n + i)");
-        format!(
-            "\
+                self.result.vec4_of(four)
+            ),
+            Access::Scalar => format!(
+                "\
 {signature} {{
-    let start = {start};
     var values = x;
     for (var i = 0u; i < min(4u, shape.n - n); i++) {{
-        c[start + (n + i) * shape.c_n_stride] = {item};
+        c[row + (n + i) * shape.c_n_stride] = {};
     }}
 }}
-"
-        )
+",
+                self.result.item_of("epilogue(values[i], b0, b1, m, n + i)")
+            ),
+        };
+        start.to_owned() + &store
     }
 }

@@ -63,6 +63,18 @@ impl IndexSpace {
         self.index[last] = four * self.index[last].clone() + Dim::index(element);
     }
 
+    /// The parameter that a logical index is, or whose vectors it goes through.
+    pub(super) fn parameter(&self, n: u32) -> Option<&'static str> {
+        let index = self.index.get(n as usize)?;
+        let element = u32::try_from(self.parameters.len()).ok()?;
+        let number = index.as_index().or_else(|| {
+            let (step, first) = index.split_index(element)?;
+            let vector = first.exact_div(&Dim::from(4))?;
+            vector.as_index().filter(|_| self.vectors && step.is(1))
+        })?;
+        self.parameters.get(number as usize).map(|(name, _)| *name)
+    }
+
     pub(super) fn parameter_extents(&self) -> Vec<Dim> {
         self.parameters.iter().map(|(_, e)| e.clone()).collect()
     }

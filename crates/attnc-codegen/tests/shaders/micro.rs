@@ -224,16 +224,25 @@ fn matmul_tiles_of_every_kind_are_valid() {
     let rights = [
         RightLoad::NVec4,
         RightLoad::KVec4,
+        RightLoad::Panels { columns: 32 },
         RightLoad::Scalar,
         RightLoad::Element,
     ];
+    // One epilogue computes elements, the other four of them.
+    let of_four = "@group(1) @binding(0) var<storage, read> bias: array<vec4<f32>>;\n\
+        fn epilogue(acc: vec4<f32>, b0: u32, b1: u32, m: u32, n: u32) -> vec4<f32> { return acc + bias[n]; }\n";
     for (rows, columns) in [(1, 4), (2, 8), (4, 12), (16, 16)] {
         for (a, b) in lefts
             .into_iter()
             .flat_map(|a| rights.into_iter().map(move |b| (a, b)))
         {
-            for (c, k_tail) in [(Access::Vec4, false), (Access::Scalar, true)] {
-                let by_k = a == LeftLoad::KVec4 || b == RightLoad::KVec4;
+            for (c, epilogue, k_tail) in [
+                (Access::Vec4, Access::Vec4, false),
+                (Access::Vec4, Access::Scalar, true),
+                (Access::Scalar, Access::Scalar, true),
+            ] {
+                let b_by_k = matches!(b, RightLoad::KVec4 | RightLoad::Panels { .. });
+                let by_k = a == LeftLoad::KVec4 || b_by_k;
                 let tile = MatmulTile {
                     rows,
                     division: Division::Rows,
@@ -241,12 +250,17 @@ fn matmul_tiles_of_every_kind_are_valid() {
                     a,
                     b,
                     c,
+                    epilogue,
                     operands: Stored::F32,
                     result: Stored::F32,
                     k_tail: k_tail && !by_k,
                 };
-                let linked = linker("matmul_rows")
-                    .module("micro", &tile.print().unwrap())
+                let linker = linker("matmul_rows").module("micro", &tile.print().unwrap());
+                let linker = match epilogue {
+                    Access::Vec4 => linker.module("mods", of_four),
+                    Access::Scalar => linker.module_file("mods", "mods/matmul_epilogue_bias_gelu"),
+                };
+                let linked = linker
                     .module(
                         "mods",
                         if a == LeftLoad::Element {
@@ -263,7 +277,6 @@ fn matmul_tiles_of_every_kind_are_valid() {
                             ""
                         },
                     )
-                    .module_file("mods", "mods/matmul_epilogue_bias_gelu")
                     .link()
                     .unwrap();
                 let names: Vec<_> = report(&linked)
@@ -440,12 +453,13 @@ fn refuses_impossible_tiles_with_every_reason() {
         columns: 6,
         a,
         b,
-        c: Access::Vec4,
+        c: Access::Scalar,
+        epilogue: Access::Vec4,
         operands: Stored::F32,
         result: Stored::F32,
         k_tail: true,
     };
-    assert_eq!(tile.print().unwrap_err().problems.len(), 3);
+    assert_eq!(tile.print().unwrap_err().problems.len(), 4);
 }
 
 #[test]
@@ -460,6 +474,7 @@ fn printed_lines_are_short_and_the_same_each_time() {
         a: LeftLoad::Scalar,
         b: RightLoad::Scalar,
         c: Access::Scalar,
+        epilogue: Access::Scalar,
         operands: Stored::F32,
         result: Stored::F32,
         k_tail: true,

@@ -20,6 +20,7 @@ fn tiled(rows: u32, columns: u32, staged: Staged) -> MatmulTile {
         a: LeftLoad::KVec4,
         b: RightLoad::NVec4,
         c: Access::Vec4,
+        epilogue: Access::Scalar,
         operands: Stored::F32,
         result: Stored::F32,
         k_tail: false,
@@ -82,6 +83,7 @@ fn with_every_load(tile: &MatmulTile) -> Vec<MatmulTile> {
     let rights = [
         RightLoad::NVec4,
         RightLoad::KVec4,
+        RightLoad::Panels { columns: 16 },
         RightLoad::Scalar,
         RightLoad::Element,
     ];
@@ -89,7 +91,7 @@ fn with_every_load(tile: &MatmulTile) -> Vec<MatmulTile> {
     let tiles = pairs.map(|(a, b)| MatmulTile {
         a,
         b,
-        k_tail: a != LeftLoad::KVec4 && b != RightLoad::KVec4,
+        k_tail: a != LeftLoad::KVec4 && !matches!(b, RightLoad::KVec4 | RightLoad::Panels { .. }),
         ..tile.clone()
     });
     tiles.collect()

@@ -151,6 +151,7 @@ fn matmul() -> MatmulTile {
         a: LeftLoad::KVec4,
         b: RightLoad::NVec4,
         c: Access::Vec4,
+        epilogue: Access::Scalar,
         operands: Stored::F32,
         result: Stored::F32,
         k_tail: false,
@@ -167,6 +168,8 @@ fn matmul_tiles_that_lanes_share_are_valid() {
         (RightLoad::NVec8, Stored::F32Pairs),
         (RightLoad::KVec4, Stored::F32),
         (RightLoad::KVec4, Stored::F32Pairs),
+        (RightLoad::Panels { columns: 64 }, Stored::F32),
+        (RightLoad::Panels { columns: 4 }, Stored::F32Pairs),
         (RightLoad::Scalar, Stored::F32Pairs),
         (RightLoad::Element, Stored::F32),
     ];
@@ -185,7 +188,7 @@ fn matmul_tiles_that_lanes_share_are_valid() {
             };
             let mut linker = linker(tile.kernel())
                 .module("micro", &tile.print().unwrap())
-                .module_file("mods", "mods/matmul_epilogue_none");
+                .module_file("mods", "mods/matmul_epilogue_bias_gelu");
             if b == RightLoad::Element {
                 linker = linker.module("mods", b_element);
             }
@@ -218,5 +221,10 @@ fn rows_of_a_are_shared_by_vectors_only() {
         rows: 33,
         ..matmul()
     };
-    assert_eq!(tile.print().unwrap_err().problems.len(), 2);
+    assert_eq!(tile.print().unwrap_err().problems.len(), 3);
+    let odd = MatmulTile {
+        rows: 12,
+        ..matmul()
+    };
+    assert!(odd.print().unwrap_err().problems[0].contains("12 for 8 lanes"));
 }

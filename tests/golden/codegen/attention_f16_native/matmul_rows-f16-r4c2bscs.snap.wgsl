@@ -51,18 +51,22 @@ fn matmul_rows(
     let rows = a_rows(b0, b1, m);
     let columns = b_columns(b0, b1, n);
     var tile: Tile = tile_zero();
-    for (var k = 0u; k < shape.k; k += 4u) {
+    let terms = shape.k;
+    for (var k = 0u; k < terms; k += 4u) {
         tile_multiply_add(&tile, rows, columns, k);
     }
 
     // The epilogue may be long, so it stands in a loop, not in ROWS * COLUMNS copies.
     let live_rows = min(ROWS, shape.m - m);
     let live_blocks = min(COLUMN_BLOCKS, div_ceil(shape.n - n, 4u));
+    let stride = shape.c_m_stride;
+    var at = c_row(b0, b1, m);
     for (var r = 0u; r < live_rows; r++) {
         let row = tile_row(tile, r);
         for (var block = 0u; block < live_blocks; block++) {
-            store_block(b0, b1, m + r, n + 4u * block, row_block(row, block));
+            store_block(at, b0, b1, m + r, n + 4u * block, row_block(row, block));
         }
+        at += stride;
     }
 }
 
@@ -91,6 +95,7 @@ struct ARows {
 struct BColumns {
     c0: vec4<u32>,
     c1: vec4<u32>,
+    k_stride: u32,
 }
 
 fn a_rows(b0: u32, b1: u32, m: u32) -> ARows {
@@ -112,20 +117,21 @@ fn b_columns(b0: u32, b1: u32, n: u32) -> BColumns {
     return BColumns(
         start + shape.b_n_stride * vec4<u32>(min(n + 0u, shape.n - 1u), min(n + 1u, shape.n - 1u), min(n + 2u, shape.n - 1u), min(n + 3u, shape.n - 1u)),
         start + shape.b_n_stride * vec4<u32>(min(n + 4u, shape.n - 1u), min(n + 5u, shape.n - 1u), min(n + 6u, shape.n - 1u), min(n + 7u, shape.n - 1u)),
+        shape.b_k_stride,
     );
 }
 
-fn load_b_row(at: vec4<u32>, k: u32) -> vec4<f32> {
-    let i = at + k * shape.b_k_stride;
+fn load_b_row(k_stride: u32, at: vec4<u32>, k: u32) -> vec4<f32> {
+    let i = at + k * k_stride;
     return vec4<f32>(f32(b[i.x]), f32(b[i.y]), f32(b[i.z]), f32(b[i.w]));
 }
 
-fn load_b(at: vec4<u32>, k: u32) -> mat4x4<f32> {
+fn load_b(k_stride: u32, at: vec4<u32>, k: u32) -> mat4x4<f32> {
     return mat4x4<f32>(
-        load_b_row(at, k),
-        load_b_row(at, k + 1u),
-        load_b_row(at, k + 2u),
-        load_b_row(at, k + 3u),
+        load_b_row(k_stride, at, k),
+        load_b_row(k_stride, at, k + 1u),
+        load_b_row(k_stride, at, k + 2u),
+        load_b_row(k_stride, at, k + 3u),
     );
 }
 
@@ -148,8 +154,8 @@ fn tile_zero() -> Tile {
 }
 
 fn tile_multiply_add(tile: ptr<function, Tile>, rows: ARows, columns: BColumns, k: u32) {
-    let b0 = load_b(columns.c0, k);
-    let b1 = load_b(columns.c1, k);
+    let b0 = load_b(columns.k_stride, columns.c0, k);
+    let b1 = load_b(columns.k_stride, columns.c1, k);
     let a0 = load_a(rows.r0, k);
     (*tile).r0c0 += b0 * a0;
     (*tile).r0c1 += b1 * a0;
@@ -186,15 +192,19 @@ fn row_block(row: TileRow, block: u32) -> vec4<f32> {
     return x;
 }
 
-fn store_block(b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
-    let start = shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride;
+// Where a row of C starts.
+fn c_row(b0: u32, b1: u32, m: u32) -> u32 {
+    return shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride;
+}
+
+fn store_block(row: u32, b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
     var values = x;
     for (var i = 0u; i < min(4u, shape.n - n); i++) {
-        c[start + (n + i) * shape.c_n_stride] = f16(epilogue(values[i], b0, b1, m, n + i));
+        c[row + (n + i) * shape.c_n_stride] = f16(epilogue(values[i], b0, b1, m, n + i));
     }
 }
 
-// ---- mods/matmul_epilogue_none.wgsl
+// ---- mods (generated)
 
 // epilogue: acc
 fn epilogue(acc: f32, b0: u32, b1: u32, m: u32, n: u32) -> f32 {

@@ -47,18 +47,22 @@ fn matmul_rows(
     let rows = a_rows(b0, b1, m);
     let columns = b_columns(b0, b1, n);
     var tile: Tile = tile_zero();
-    for (var k = 0u; k < shape.k; k += 4u) {
+    let terms = shape.k;
+    for (var k = 0u; k < terms; k += 4u) {
         tile_multiply_add(&tile, rows, columns, k);
     }
 
     // The epilogue may be long, so it stands in a loop, not in ROWS * COLUMNS copies.
     let live_rows = min(ROWS, shape.m - m);
     let live_blocks = min(COLUMN_BLOCKS, div_ceil(shape.n - n, 4u));
+    let stride = shape.c_m_stride;
+    var at = c_row(b0, b1, m);
     for (var r = 0u; r < live_rows; r++) {
         let row = tile_row(tile, r);
         for (var block = 0u; block < live_blocks; block++) {
-            store_block(b0, b1, m + r, n + 4u * block, row_block(row, block));
+            store_block(at, b0, b1, m + r, n + 4u * block, row_block(row, block));
         }
+        at += stride;
     }
 }
 
@@ -87,6 +91,7 @@ struct ARows {
 struct BColumns {
     c0: u32,
     c1: u32,
+    k_stride: u32,
 }
 
 fn a_rows(b0: u32, b1: u32, m: u32) -> ARows {
@@ -108,19 +113,20 @@ fn b_columns(b0: u32, b1: u32, n: u32) -> BColumns {
     return BColumns(
         start + min(n + 0u, shape.n - 4u),
         start + min(n + 4u, shape.n - 4u),
+        shape.b_k_stride,
     );
 }
 
-fn load_b_row(at: u32, k: u32) -> vec4<f32> {
-    return b[(at + k * shape.b_k_stride) / 4u];
+fn load_b_row(k_stride: u32, at: u32, k: u32) -> vec4<f32> {
+    return b[(at + k * k_stride) / 4u];
 }
 
-fn load_b(at: u32, k: u32) -> mat4x4<f32> {
+fn load_b(k_stride: u32, at: u32, k: u32) -> mat4x4<f32> {
     return mat4x4<f32>(
-        load_b_row(at, k),
-        load_b_row(at, k + 1u),
-        load_b_row(at, k + 2u),
-        load_b_row(at, k + 3u),
+        load_b_row(k_stride, at, k),
+        load_b_row(k_stride, at, k + 1u),
+        load_b_row(k_stride, at, k + 2u),
+        load_b_row(k_stride, at, k + 3u),
     );
 }
 
@@ -143,8 +149,8 @@ fn tile_zero() -> Tile {
 }
 
 fn tile_multiply_add(tile: ptr<function, Tile>, rows: ARows, columns: BColumns, k: u32) {
-    let b0 = load_b(columns.c0, k);
-    let b1 = load_b(columns.c1, k);
+    let b0 = load_b(columns.k_stride, columns.c0, k);
+    let b1 = load_b(columns.k_stride, columns.c1, k);
     let a0 = load_a(rows.r0, k);
     (*tile).r0c0 += b0 * a0;
     (*tile).r0c1 += b1 * a0;
@@ -181,24 +187,23 @@ fn row_block(row: TileRow, block: u32) -> vec4<f32> {
     return x;
 }
 
-fn store_block(b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
-    let at = shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride + n;
-    c[at / 4u] = vec4<f32>(
-        epilogue(x.x, b0, b1, m, n),
-        epilogue(x.y, b0, b1, m, n + 1u),
-        epilogue(x.z, b0, b1, m, n + 2u),
-        epilogue(x.w, b0, b1, m, n + 3u),
-    );
+// Where a row of C starts.
+fn c_row(b0: u32, b1: u32, m: u32) -> u32 {
+    return shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride;
+}
+
+fn store_block(row: u32, b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
+    c[(row + n) / 4u] = epilogue(x, b0, b1, m, n / 4u);
 }
 
 // ---- mods (generated)
 
-@group(1) @binding(0) var<storage, read> bias: array<f32>;
-@group(1) @binding(1) var<storage, read> residual: array<f32>;
+@group(1) @binding(0) var<storage, read> bias: array<vec4<f32>>;
+@group(1) @binding(1) var<storage, read> residual: array<vec4<f32>>;
 
-// epilogue: bias[n] + acc + residual[d0, d1, n]
-fn epilogue(acc: f32, b0: u32, b1: u32, m: u32, n: u32) -> f32 {
-    return bias[n] + acc + residual[16u * m + n];
+// epilogue: bias[n] + acc + residual[d0, d1, n]; n counts vectors
+fn epilogue(acc: vec4<f32>, b0: u32, b1: u32, m: u32, n: u32) -> vec4<f32> {
+    return bias[n] + acc + residual[4u * m + n];
 }
 
 // ---- lib/matmul_shape.wgsl

@@ -69,7 +69,7 @@ fn matmul_tiled(
         for (var block = 0u; block < COLUMN_BLOCKS; block++) {
             let at = n + 4u * ACROSS * block;
             if at < shape.n {
-                store_block(b0, b1, m + r, at, row_block(sums, block));
+                store_block(c_row(b0, b1, m + r), b0, b1, m + r, at, row_block(sums, block));
             }
         }
     }
@@ -99,6 +99,7 @@ struct ARows {
 // Where the columns of B start; a column past the end repeats the last.
 struct BColumns {
     c0: vec4<u32>,
+    k_stride: u32,
 }
 
 fn a_rows(b0: u32, b1: u32, m: u32) -> ARows {
@@ -119,20 +120,21 @@ fn b_columns(b0: u32, b1: u32, n: u32) -> BColumns {
     let start = shape.b_offset + b0 * shape.b_b0_stride + b1 * shape.b_b1_stride;
     return BColumns(
         start + shape.b_n_stride * vec4<u32>(min(n + 0u, shape.n - 1u), min(n + 1u, shape.n - 1u), min(n + 2u, shape.n - 1u), min(n + 3u, shape.n - 1u)),
+        shape.b_k_stride,
     );
 }
 
-fn load_b_row(at: vec4<u32>, k: u32) -> vec4<f32> {
-    let i = at + k * shape.b_k_stride;
+fn load_b_row(k_stride: u32, at: vec4<u32>, k: u32) -> vec4<f32> {
+    let i = at + k * k_stride;
     return vec4<f32>(b[i.x], b[i.y], b[i.z], b[i.w]);
 }
 
-fn load_b(at: vec4<u32>, k: u32) -> mat4x4<f32> {
+fn load_b(k_stride: u32, at: vec4<u32>, k: u32) -> mat4x4<f32> {
     return mat4x4<f32>(
-        load_b_row(at, k),
-        load_b_row(at, k + 1u),
-        load_b_row(at, k + 2u),
-        load_b_row(at, k + 3u),
+        load_b_row(k_stride, at, k),
+        load_b_row(k_stride, at, k + 1u),
+        load_b_row(k_stride, at, k + 2u),
+        load_b_row(k_stride, at, k + 3u),
     );
 }
 
@@ -199,7 +201,7 @@ fn b_block(b0: u32, b1: u32, n: u32, k: u32) -> mat4x4<f32> {
         return mat4x4<f32>();
     }
     let columns = b_columns(b0, b1, n);
-    return load_b(columns.c0, k);
+    return load_b(columns.k_stride, columns.c0, k);
 }
 
 fn put_a(k: u32, m: u32, block: mat4x4<f32>) {
@@ -271,15 +273,19 @@ fn row_block(row: TileRow, block: u32) -> vec4<f32> {
     return x;
 }
 
-fn store_block(b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
-    let start = shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride;
+// Where a row of C starts.
+fn c_row(b0: u32, b1: u32, m: u32) -> u32 {
+    return shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride;
+}
+
+fn store_block(row: u32, b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
     var values = x;
     for (var i = 0u; i < min(4u, shape.n - n); i++) {
-        c[start + (n + i) * shape.c_n_stride] = epilogue(values[i], b0, b1, m, n + i);
+        c[row + (n + i) * shape.c_n_stride] = epilogue(values[i], b0, b1, m, n + i);
     }
 }
 
-// ---- mods/matmul_epilogue_none.wgsl
+// ---- mods (generated)
 
 // epilogue: acc
 fn epilogue(acc: f32, b0: u32, b1: u32, m: u32, n: u32) -> f32 {

@@ -69,7 +69,7 @@ fn matmul_tiled(
         for (var block = 0u; block < COLUMN_BLOCKS; block++) {
             let at = n + 4u * ACROSS * block;
             if at < shape.n {
-                store_block(b0, b1, m + r, at, row_block(sums, block));
+                store_block(c_row(b0, b1, m + r), b0, b1, m + r, at, row_block(sums, block));
             }
         }
     }
@@ -99,6 +99,7 @@ struct ARows {
 // Where the column blocks of B start; a column past the end repeats the last.
 struct BColumns {
     c0: u32,
+    k_stride: u32,
 }
 
 fn a_rows(b0: u32, b1: u32, m: u32) -> ARows {
@@ -119,19 +120,20 @@ fn b_columns(b0: u32, b1: u32, n: u32) -> BColumns {
     let start = shape.b_offset + b0 * shape.b_b0_stride + b1 * shape.b_b1_stride;
     return BColumns(
         start + min(n + 0u, shape.n - 4u),
+        shape.b_k_stride,
     );
 }
 
-fn load_b_row(at: u32, k: u32) -> vec4<f32> {
-    return b[(at + k * shape.b_k_stride) / 4u];
+fn load_b_row(k_stride: u32, at: u32, k: u32) -> vec4<f32> {
+    return b[(at + k * k_stride) / 4u];
 }
 
-fn load_b(at: u32, k: u32) -> mat4x4<f32> {
+fn load_b(k_stride: u32, at: u32, k: u32) -> mat4x4<f32> {
     return mat4x4<f32>(
-        load_b_row(at, k),
-        load_b_row(at, k + 1u),
-        load_b_row(at, k + 2u),
-        load_b_row(at, k + 3u),
+        load_b_row(k_stride, at, k),
+        load_b_row(k_stride, at, k + 1u),
+        load_b_row(k_stride, at, k + 2u),
+        load_b_row(k_stride, at, k + 3u),
     );
 }
 
@@ -198,7 +200,7 @@ fn b_block(b0: u32, b1: u32, n: u32, k: u32) -> mat4x4<f32> {
         return mat4x4<f32>();
     }
     let columns = b_columns(b0, b1, n);
-    return load_b(columns.c0, k);
+    return load_b(columns.k_stride, columns.c0, k);
 }
 
 fn put_a(k: u32, m: u32, block: mat4x4<f32>) {
@@ -270,22 +272,21 @@ fn row_block(row: TileRow, block: u32) -> vec4<f32> {
     return x;
 }
 
-fn store_block(b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
-    let at = shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride + n;
-    c[at / 4u] = vec4<f32>(
-        epilogue(x.x, b0, b1, m, n),
-        epilogue(x.y, b0, b1, m, n + 1u),
-        epilogue(x.z, b0, b1, m, n + 2u),
-        epilogue(x.w, b0, b1, m, n + 3u),
-    );
+// Where a row of C starts.
+fn c_row(b0: u32, b1: u32, m: u32) -> u32 {
+    return shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride;
+}
+
+fn store_block(row: u32, b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
+    c[(row + n) / 4u] = epilogue(x, b0, b1, m, n / 4u);
 }
 
 // ---- mods (generated)
 
-@group(1) @binding(0) var<storage, read> bias: array<f32>;
+@group(1) @binding(0) var<storage, read> bias: array<vec4<f32>>;
 
-// epilogue: acc + bias[n]
-fn epilogue(acc: f32, b0: u32, b1: u32, m: u32, n: u32) -> f32 {
+// epilogue: acc + bias[n]; n counts vectors
+fn epilogue(acc: vec4<f32>, b0: u32, b1: u32, m: u32, n: u32) -> vec4<f32> {
     return acc + bias[n];
 }
 

@@ -54,7 +54,7 @@ fn pointwise(
 @group(1) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(1) @binding(2) var<storage, read> x2: array<vec4<f32>>;
 
-// element: e0 = ids[d0, d1]; x[select(e0 < 0, e0 + 50257, e0), d2] + x2[d1, d2]
+// element: e0 = ids[d0, d1]; x[select(e0 < 0, e0 + 50257, e0), d2] + x2[d1, d2]; i counts vectors
 fn element(i: u32) -> vec4<f32> {
     let quotient0 = i / 192u;
     let n0 = ids[quotient0];

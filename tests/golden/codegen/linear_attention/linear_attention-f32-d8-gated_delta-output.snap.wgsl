@@ -143,7 +143,7 @@ fn linear_attention(
 @group(1) @binding(3) var<storage, read> v: array<f32>;
 @group(1) @binding(4) var<storage, read> beta: array<f32>;
 
-// q_vector: q[b, h, t, d3]
+// q_vector: q[b, h, t, d]; d counts vectors
 fn q_vector(b: u32, h: u32, t: u32, d: u32) -> vec4<f32> {
     return q[shape.dim_8_S * b + 2u * h + 8u * t + d];
 }
@@ -155,7 +155,7 @@ fn q_four(b: u32, h: u32, t: u32, d: u32) -> vec4<f32> {
     return q_vector(b, h, t, d);
 }
 
-// k_vector: k[b, h, t, d3]
+// k_vector: k[b, h, t, d]; d counts vectors
 fn k_vector(b: u32, h: u32, t: u32, d: u32) -> vec4<f32> {
     return k[shape.dim_4_S * b + 2u * h + 4u * t + d];
 }
@@ -167,7 +167,7 @@ fn k_four(b: u32, h: u32, t: u32, d: u32) -> vec4<f32> {
     return k_vector(b, h, t, d);
 }
 
-// state_vector: t3[b, h, d2, j]
+// state_vector: t3[b, h, d, j]; d counts vectors
 fn state_vector(b: u32, h: u32, j: u32, d: u32) -> vec4<f32> {
     return vec4<f32>(0.0);
 }
@@ -179,7 +179,7 @@ fn state_four(b: u32, h: u32, j: u32, d: u32) -> vec4<f32> {
     return state_vector(b, h, j, d);
 }
 
-// decay_vector: exp(decay[b, h, t, 0])
+// decay_vector: exp(decay[b, h, t, 0]); d counts vectors
 fn decay_vector(b: u32, h: u32, t: u32, d: u32) -> vec4<f32> {
     return vec4<f32>(exp(decay[shape.dim_2_S * b + h + 2u * t]));
 }

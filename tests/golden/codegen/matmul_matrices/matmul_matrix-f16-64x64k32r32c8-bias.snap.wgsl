@@ -82,7 +82,7 @@ fn matmul_matrix(
             let n = block_n + owner % ACROSS * COLUMNS + in_column;
             if m < shape.m && n < shape.n {
                 let x = vec4<f32>(c_tile[at], c_tile[at + 1u], c_tile[at + 2u], c_tile[at + 3u]);
-                store_block(b0, b1, m, n, x);
+                store_block(c_row(b0, b1, m), b0, b1, m, n, x);
             }
         }
         workgroupBarrier();
@@ -113,6 +113,7 @@ struct ARows {
 // Where the column blocks of B start; a column past the end repeats the last.
 struct BColumns {
     c0: u32,
+    k_stride: u32,
 }
 
 fn a_rows(b0: u32, b1: u32, m: u32) -> ARows {
@@ -133,19 +134,20 @@ fn b_columns(b0: u32, b1: u32, n: u32) -> BColumns {
     let start = shape.b_offset + b0 * shape.b_b0_stride + b1 * shape.b_b1_stride;
     return BColumns(
         start + min(n + 0u, shape.n - 4u),
+        shape.b_k_stride,
     );
 }
 
-fn load_b_row(at: u32, k: u32) -> vec4<f32> {
-    return vec4<f32>(b[(at + k * shape.b_k_stride) / 4u]);
+fn load_b_row(k_stride: u32, at: u32, k: u32) -> vec4<f32> {
+    return vec4<f32>(b[(at + k * k_stride) / 4u]);
 }
 
-fn load_b(at: u32, k: u32) -> mat4x4<f32> {
+fn load_b(k_stride: u32, at: u32, k: u32) -> mat4x4<f32> {
     return mat4x4<f32>(
-        load_b_row(at, k),
-        load_b_row(at, k + 1u),
-        load_b_row(at, k + 2u),
-        load_b_row(at, k + 3u),
+        load_b_row(k_stride, at, k),
+        load_b_row(k_stride, at, k + 1u),
+        load_b_row(k_stride, at, k + 2u),
+        load_b_row(k_stride, at, k + 3u),
     );
 }
 
@@ -206,7 +208,7 @@ fn b_block(b0: u32, b1: u32, n: u32, k: u32) -> mat4x4<f32> {
         return mat4x4<f32>();
     }
     let columns = b_columns(b0, b1, n);
-    return load_b(columns.c0, k);
+    return load_b(columns.k_stride, columns.c0, k);
 }
 
 fn put_a(k: u32, m: u32, block: mat4x4<f32>) {
@@ -279,23 +281,22 @@ fn put_matrix(tile: Tile, i: u32, at: u32) {
     }
 }
 
-fn store_block(b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
-    let at = shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride + n;
-    c[at / 4u] = vec4<f16>(vec4<f32>(
-        epilogue(x.x, b0, b1, m, n),
-        epilogue(x.y, b0, b1, m, n + 1u),
-        epilogue(x.z, b0, b1, m, n + 2u),
-        epilogue(x.w, b0, b1, m, n + 3u),
-    ));
+// Where a row of C starts.
+fn c_row(b0: u32, b1: u32, m: u32) -> u32 {
+    return shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride;
+}
+
+fn store_block(row: u32, b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
+    c[(row + n) / 4u] = vec4<f16>(epilogue(x, b0, b1, m, n / 4u));
 }
 
 // ---- mods (generated)
 
-@group(1) @binding(0) var<storage, read> bias: array<f16>;
+@group(1) @binding(0) var<storage, read> bias: array<vec4<f16>>;
 
-// epilogue: acc + bias[n]
-fn epilogue(acc: f32, b0: u32, b1: u32, m: u32, n: u32) -> f32 {
-    return acc + f32(bias[n]);
+// epilogue: acc + bias[n]; n counts vectors
+fn epilogue(acc: vec4<f32>, b0: u32, b1: u32, m: u32, n: u32) -> vec4<f32> {
+    return acc + vec4<f32>(bias[n]);
 }
 
 // ---- lib/matmul_shape.wgsl

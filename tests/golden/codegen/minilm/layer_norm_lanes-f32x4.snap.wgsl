@@ -74,12 +74,12 @@ fn layer_norm_lanes(
 @group(1) @binding(1) var<storage, read> gain: array<vec4<f32>>;
 @group(1) @binding(2) var<storage, read> bias: array<vec4<f32>>;
 
-// load_element: x[d0, d1, d2]
+// load_element: x[d0, d1, i]; i counts vectors
 fn load_element(row: u32, i: u32) -> vec4<f32> {
     return x[96u * row + i];
 }
 
-// epilogue: value * gain[d2] + bias[d2]
+// epilogue: value * gain[i] + bias[i]; i counts vectors
 fn epilogue(value: vec4<f32>, row: u32, i: u32) -> vec4<f32> {
     return value * gain[i] + bias[i];
 }

@@ -69,7 +69,7 @@ fn matmul_tiled(
         for (var block = 0u; block < COLUMN_BLOCKS; block++) {
             let at = n + 4u * ACROSS * block;
             if at < shape.n {
-                store_block(b0, b1, m + r, at, row_block(sums, block));
+                store_block(c_row(b0, b1, m + r), b0, b1, m + r, at, row_block(sums, block));
             }
         }
     }
@@ -240,22 +240,21 @@ fn row_block(row: TileRow, block: u32) -> vec4<f32> {
     return x;
 }
 
-fn store_block(b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
-    let at = shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride + n;
-    c[at / 4u] = vec4<f32>(
-        epilogue(x.x, b0, b1, m, n),
-        epilogue(x.y, b0, b1, m, n + 1u),
-        epilogue(x.z, b0, b1, m, n + 2u),
-        epilogue(x.w, b0, b1, m, n + 3u),
-    );
+// Where a row of C starts.
+fn c_row(b0: u32, b1: u32, m: u32) -> u32 {
+    return shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride;
+}
+
+fn store_block(row: u32, b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
+    c[(row + n) / 4u] = epilogue(x, b0, b1, m, n / 4u);
 }
 
 // ---- mods (generated)
 
-@group(1) @binding(0) var<storage, read> bias: array<f32>;
+@group(1) @binding(0) var<storage, read> bias: array<vec4<f32>>;
 
-// epilogue: acc + bias[n]
-fn epilogue(acc: f32, b0: u32, b1: u32, m: u32, n: u32) -> f32 {
+// epilogue: acc + bias[n]; n counts vectors
+fn epilogue(acc: vec4<f32>, b0: u32, b1: u32, m: u32, n: u32) -> vec4<f32> {
     return acc + bias[n];
 }
 

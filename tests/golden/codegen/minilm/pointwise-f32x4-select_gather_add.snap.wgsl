@@ -57,7 +57,7 @@ fn pointwise(
 @group(1) @binding(4) var<storage, read> x3: array<vec4<f32>>;
 
 // element: e0 = ids[d0, d1]; e1 = ids2[d0, d1]; x[select(e0 < 0, e0 + 30522, e0), d2] + x2[select(e1 < 0, e1
-//     + 2, e1), d2] + x3[d1, d2]
+//     + 2, e1), d2] + x3[d1, d2]; i counts vectors
 fn element(i: u32) -> vec4<f32> {
     let quotient0 = i / 96u;
     let n0 = ids[quotient0];

@@ -6,7 +6,7 @@ use super::{
 use crate::choice::{Choices, KernelShape};
 use crate::lower::{lower, lower_with};
 use attnc_ir::{DType, Graph, Op, UnaryOp};
-use attnc_plan::{DeviceProfile, DimValues, Feature, KernelArtifact};
+use attnc_plan::{DeviceProfile, DimValues, Feature, KernelArtifact, Panels, SubgroupSizes};
 
 #[test]
 fn scores_of_unfused_attention_read_keys_along_k() {
@@ -221,5 +221,82 @@ fn a_product_of_few_columns_and_any_rows_has_no_kernel_for_few_rows() {
         };
         assert_eq!(of_rows("3"), "matmul_lanes", "{columns} columns");
         assert_eq!(of_rows("S"), "matmul_tiled", "{columns} columns");
+    }
+}
+
+/// What has vectors of 8 lanes: a CPU.
+fn cpu() -> DeviceProfile {
+    let mut profile = DeviceProfile::webgpu();
+    profile.features.subgroups = Some(SubgroupSizes { min: 8, max: 8 });
+    profile
+}
+
+/// The panels of each weight of a graph `build` makes, on such a device.
+fn panels(build: impl FnOnce(&mut Graph)) -> Vec<Option<Panels>> {
+    let mut g = Graph::new("g");
+    build(&mut g);
+    let lowered = lower(&g, &cpu()).unwrap();
+    lowered.plan.check().unwrap();
+    lowered.plan.weights().map(|(.., b)| b.panels).collect()
+}
+
+#[test]
+fn weights_lie_in_the_widest_panels_they_have() {
+    for (n, columns) in [(192, Some(64)), (96, Some(32)), (36, Some(4)), (6, None)] {
+        for k_axis in [0, 1] {
+            let found = panels(|g| {
+                let x = g.add_input("x", f32s(&["M", "8"]));
+                let shape = if k_axis == 0 { [8, n] } else { [n, 8] };
+                let mut w = weight(g, "w", &shape);
+                if k_axis == 1 {
+                    w = g.apply(Op::Transpose(vec![1, 0]), &[w]).unwrap();
+                }
+                let y = g.apply(Op::MatMul, &[x, w]).unwrap();
+                g.add_output("y", y);
+            });
+            assert_eq!(found, [columns.map(|columns| Panels { columns, k_axis })]);
+        }
+    }
+}
+
+#[test]
+fn a_weight_that_has_another_reader_stays_as_it_is() {
+    let product = |g: &mut Graph, w| {
+        let x = g.add_input("x", f32s(&["M", "8"]));
+        let y = g.apply(Op::MatMul, &[x, w]).unwrap();
+        g.add_output("y", y);
+    };
+    let twice = panels(|g| {
+        let w = weight(g, "w", &[8, 8]);
+        product(g, w);
+        let z = g.apply(Op::Unary(UnaryOp::Neg), &[w]).unwrap();
+        g.add_output("z", z);
+    });
+    assert_eq!(twice, [None]);
+    let output = panels(|g| {
+        let w = weight(g, "w", &[8, 8]);
+        product(g, w);
+        g.add_output("w", w);
+    });
+    assert_eq!(output, [None]);
+    let twins = panels(|g| {
+        let (w, twin) = (weight(g, "w", &[8, 8]), weight(g, "w", &[8, 8]));
+        product(g, w);
+        let z = g.apply(Op::Unary(UnaryOp::Neg), &[twin]).unwrap();
+        g.add_output("z", z);
+    });
+    assert_eq!(twins, [None]);
+}
+
+#[test]
+fn gpus_read_weights_as_they_are() {
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", f32s(&["M", "8"]));
+    let w = weight(&mut g, "w", &[8, 64]);
+    let y = g.apply(Op::MatMul, &[x, w]).unwrap();
+    g.add_output("y", y);
+    for profile in [DeviceProfile::webgpu(), DeviceProfile::desktop()] {
+        let lowered = lower(&g, &profile).unwrap();
+        assert!(lowered.plan.weights().all(|(.., b)| b.panels.is_none()));
     }
 }

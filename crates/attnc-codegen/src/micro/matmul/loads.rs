@@ -92,20 +92,32 @@ fn load_a({parameters}, k: u32) -> vec4<f32> {{
                 let entries = lines(self.b_loads(), |c| {
                     format!("        vec4<u32>({}),", four(c, &|n| n))
                 });
-                ("", format!("        b0,\n        b1,\n{entries}"))
+                (
+                    String::new(),
+                    format!("        b0,\n        b1,\n{entries}"),
+                )
             }
             RightLoad::NVec4 => (
-                "",
+                String::new(),
                 lines(self.b_loads(), |c| {
                     format!("        start + min(n + {}u, shape.n - 4u),", 4 * c)
                 }),
             ),
             RightLoad::NVec8 => (
-                "",
+                String::new(),
                 lines(self.b_loads(), |c| {
                     format!("        start + min(n + {}u, shape.n - 8u),", 8 * c)
                 }),
             ),
+            RightLoad::Panels { columns } => {
+                let entries = lines(self.b_loads(), |c| {
+                    format!(
+                        "        start + panel_start(min(n + {}u, shape.n - 4u)),",
+                        4 * c
+                    )
+                });
+                (panel_start(columns), entries)
+            }
             _ => {
                 let entry = |c| {
                     format!(
@@ -113,16 +125,17 @@ fn load_a({parameters}, k: u32) -> vec4<f32> {{
                         four(c, &|n| n)
                     )
                 };
-                ("", lines(self.b_loads(), entry))
+                (String::new(), lines(self.b_loads(), entry))
             }
         };
         let start = if self.b == RightLoad::Element {
-            head
+            ""
         } else {
             "    let start = shape.b_offset + b0 * shape.b_b0_stride + b1 * shape.b_b1_stride;\n"
         };
         format!(
-            "fn b_columns(b0: u32, b1: u32, n: u32) -> BColumns {{\n{start}    return BColumns(\n{entries}    );\n}}\n\n"
+            "{head}fn b_columns(b0: u32, b1: u32, n: u32) -> BColumns {{\n{start}    return BColumns(\n{entries}{}    );\n}}\n\n",
+            self.k_stride("        shape.b_k_stride,\n")
         ) + &self.load_b()
     }
 
@@ -134,7 +147,7 @@ fn load_a({parameters}, k: u32) -> vec4<f32> {{
             } else {
                 format!("(k + {i}u)")
             };
-            let item = format!("(at + {row} * shape.b_k_stride) / 8u");
+            let item = format!("(at + {row} * k_stride) / 8u");
             format!("    let r{i} = {};", self.operands.load_vec8("b", &item))
         });
         format!(
@@ -144,11 +157,37 @@ struct Blocks {{
     high: mat4x4<f32>,
 }}
 
-fn load_b(at: u32, k: u32) -> Blocks {{
+fn load_b(k_stride: u32, at: u32, k: u32) -> Blocks {{
 {rows}    return Blocks(
         mat4x4<f32>(r0.low, r1.low, r2.low, r3.low),
         mat4x4<f32>(r0.high, r1.high, r2.high, r3.high),
     );
+}}
+
+"
+        )
+    }
+
+    /// `load_b`: a matrix whose column i is row k + i of B, from four columns that lie behind each other.
+    fn load_b_from_panels(&self, width: u32) -> String {
+        let (setup, columns) = if self.panels_by_eights() {
+            let pair = |i: u32| {
+                let item = format!("(at + k * {width}u) / 8u + {i}u");
+                format!("    let x{i} = {};", self.operands.load_vec8("b", &item))
+            };
+            (
+                lines(2, pair),
+                "x0.low, x0.high, x1.low, x1.high".to_owned(),
+            )
+        } else {
+            let column = |i| self.operands.load_vec4("b", &format!("first + {i}u"));
+            let setup = format!("    let first = (at + k * {width}u) / 4u;\n");
+            (setup, list(4, ", ", column))
+        };
+        format!(
+            "\
+fn load_b(at: u32, k: u32) -> mat4x4<f32> {{
+{setup}    return transpose(mat4x4<f32>({columns}));
 }}
 
 "
@@ -177,13 +216,13 @@ fn load_b(at: vec4<u32>, k: u32) -> mat4x4<f32> {{
 "
                 );
             }
+            RightLoad::Panels { columns } => return self.load_b_from_panels(columns),
             RightLoad::NVec4 | RightLoad::NVec8 => (
-                "at: u32",
-                "at",
-                self.operands
-                    .load_vec4("b", "(at + K * shape.b_k_stride) / 4u"),
+                "k_stride: u32, at: u32",
+                "k_stride, at",
+                self.operands.load_vec4("b", "(at + K * k_stride) / 4u"),
             ),
-            RightLoad::Scalar => ("at: vec4<u32>", "at", {
+            RightLoad::Scalar => ("k_stride: u32, at: vec4<u32>", "k_stride, at", {
                 let element = |i: u32| {
                     self.operands
                         .load("b", ["i.x", "i.y", "i.z", "i.w"][i as usize])
@@ -201,7 +240,7 @@ fn load_b(at: vec4<u32>, k: u32) -> mat4x4<f32> {{
             }),
         };
         let setup = if self.b == RightLoad::Scalar {
-            "    let i = at + K * shape.b_k_stride;\n"
+            "    let i = at + K * k_stride;\n"
         } else {
             ""
         };
@@ -235,4 +274,17 @@ fn load_b({parameters}, k: u32) -> mat4x4<f32> {{
 "
         )
     }
+}
+
+/// Where a column starts in panels of so many.
+fn panel_start(columns: u32) -> String {
+    format!(
+        "\
+fn panel_start(n: u32) -> u32 {{
+    let column = n % {columns}u;
+    return (n - column) * shape.b_n_stride + 4u * column;
+}}
+
+"
+    )
 }

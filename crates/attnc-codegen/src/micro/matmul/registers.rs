@@ -1,6 +1,7 @@
 //! Tiles whose sums are vectors in registers: one step of k, and how the finished tile is read.
 //!
-//! On entry: a tile that was checked. On exit: `Tile`, `tile_zero`, `tile_multiply_add`, `tile_row` and `row_block`.
+//! On entry: a tile that was checked. On exit: `Tile`, `tile_zero`, `tile_multiply_add`, `tile_row` and `row_block`, and
+//! `tile_group` where lanes share rows.
 
 use super::{Division, MatmulTile, RightLoad, Staged};
 use crate::micro::{lines, list};
@@ -35,7 +36,7 @@ fn tile_zero() -> Tile {{
         let (a_rows, b_columns) = (self.a_argument(), self.b_argument());
         let loads = lines(self.b_loads(), |c| match self.b {
             RightLoad::NVec8 => format!(
-                "    let blocks{c} = load_b(columns.c{c}, k);\n    let b{} = blocks{c}.low;\n    let b{} = blocks{c}.high;",
+                "    let blocks{c} = load_b({b_columns}columns.c{c}, k);\n    let b{} = blocks{c}.low;\n    let b{} = blocks{c}.high;",
                 2 * c,
                 2 * c + 1
             ),
@@ -95,36 +96,95 @@ fn tile_multiply_add(tile: ptr<function, Tile>, a_at: u32, b_at: u32) {{
 
     /// Access to the finished tile by run-time index: as selections, since an array would force the
     /// tile out of its registers (and take a software driver ten times as long to compile).
-    pub(super) fn pick(&self) -> String {
+    pub(super) fn pick_row(&self) -> String {
+        let Division::Subgroup { lanes } = self.division else {
+            return self.pick("Tile", "tile", self.rows) + &self.pick_block();
+        };
+        // Of many rows in two steps, for which as many selections as rows a row would be too much.
+        let rows = lanes.min(self.rows);
+        self.pick_group(rows) + &self.pick("Group", "part", rows) + &self.pick_block()
+    }
+
+    /// `tile_group`: so many neighbouring rows of the tile.
+    fn pick_group(&self, rows: u32) -> String {
         let blocks = self.blocks();
-        let first = list(blocks, ", ", |c| format!("tile.r0c{c}"));
-        let rows: String = (1..self.rows)
-            .map(|r| {
-                lines(blocks, |c| {
-                    format!("    row.c{c} = select(row.c{c}, tile.r{r}c{c}, r == {r}u);")
+        let cell = |i: u32| (i / blocks, i % blocks);
+        let fields = lines(rows * blocks, |i| {
+            let (r, c) = cell(i);
+            format!("    r{r}c{c}: vec4<f32>,")
+        });
+        let first = lines(rows * blocks, |i| {
+            let (r, c) = cell(i);
+            format!("        tile.r{r}c{c},")
+        });
+        let others: String = (1..self.rows / rows)
+            .map(|g| {
+                lines(rows * blocks, |i| {
+                    let (r, c) = cell(i);
+                    let own = g * rows + r;
+                    format!(
+                        "    part.r{r}c{c} = select(part.r{r}c{c}, tile.r{own}c{c}, g == {g}u);"
+                    )
                 })
             })
             .collect();
-        let picks = lines(blocks - 1, |c| {
-            format!("    x = select(x, row.c{0}, block == {0}u);", c + 1)
-        });
+        format!(
+            "\
+const GROUP: u32 = {rows}u;
+
+// Rows g * GROUP to g * GROUP + GROUP - 1 of a tile.
+struct Group {{
+{fields}}}
+
+fn tile_group(tile: Tile, g: u32) -> Group {{
+    var part = Group(
+{first}    );
+{others}    return part;
+}}
+
+"
+        )
+    }
+
+    /// `tile_row`: row r of a structure of so many.
+    fn pick(&self, ty: &str, name: &str, count: u32) -> String {
+        let blocks = self.blocks();
+        let first = list(blocks, ", ", |c| format!("{name}.r0c{c}"));
+        let rows: String = (1..count)
+            .map(|r| {
+                lines(blocks, |c| {
+                    format!("    row.c{c} = select(row.c{c}, {name}.r{r}c{c}, r == {r}u);")
+                })
+            })
+            .collect();
         format!(
             "\
 struct TileRow {{
 {}}}
 
-fn tile_row(tile: Tile, r: u32) -> TileRow {{
+fn tile_row({name}: {ty}, r: u32) -> TileRow {{
     var row = TileRow({first});
 {rows}    return row;
 }}
 
+",
+            lines(blocks, |c| format!("    c{c}: vec4<f32>,"))
+        )
+    }
+
+    /// `row_block`: one vector of a row.
+    fn pick_block(&self) -> String {
+        let picks = lines(self.blocks() - 1, |c| {
+            format!("    x = select(x, row.c{0}, block == {0}u);", c + 1)
+        });
+        format!(
+            "\
 fn row_block(row: TileRow, block: u32) -> vec4<f32> {{
     var x = row.c0;
 {picks}    return x;
 }}
 
-",
-            lines(blocks, |c| format!("    c{c}: vec4<f32>,"))
+"
         )
     }
 }
