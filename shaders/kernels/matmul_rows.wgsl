@@ -10,7 +10,7 @@
 
 import package::params::{WORKGROUP_SIZE};
 import package::micro::{ROWS, COLUMNS, COLUMN_BLOCKS, Tile, a_item, b_item, c_item};
-import package::micro::{a_rows, b_columns, tile_zero, tile_multiply_add, tile_row, row_block, c_row, store_block};
+import package::micro::{a_rows, b_columns, tile_zero, tile_multiply_add, tile_row, c_row, store_row};
 import package::lib::matmul_shape::{Shape};
 import package::lib::indexing::{linear_workgroup, div_ceil};
 
@@ -52,10 +52,7 @@ fn matmul_rows(
     let stride = shape.c_m_stride;
     var at = c_row(b0, b1, m);
     for (var r = 0u; r < live_rows; r++) {
-        let row = tile_row(tile, r);
-        for (var block = 0u; block < live_blocks; block++) {
-            store_block(at, b0, b1, m + r, n + 4u * block, row_block(row, block));
-        }
+        store_row(at, b0, b1, m + r, n, live_blocks, tile_row(tile, r));
         at += stride;
     }
 }

@@ -13,7 +13,7 @@
 import package::params::{WORKGROUP_SIZE};
 import package::micro::{ROWS, COLUMNS, COLUMN_BLOCKS, Tile, a_item, b_item, c_item};
 import package::micro::{a_rows, b_columns, tile_zero, tile_multiply_add};
-import package::micro::{GROUP, tile_group, tile_row, row_block, c_row, store_block};
+import package::micro::{GROUP, tile_group, tile_row, c_row, store_row};
 import package::lib::matmul_shape::{Shape};
 import package::lib::indexing::{linear_workgroup, div_ceil};
 
@@ -57,10 +57,7 @@ fn matmul_subgroup(
     for (var first = 0u; first < live_rows; first += GROUP) {
         let part = tile_group(tile, first / GROUP);
         for (var r = first; r < min(first + GROUP, live_rows); r++) {
-            let row = tile_row(part, r - first);
-            for (var block = 0u; block < live_blocks; block++) {
-                store_block(at, b0, b1, m + r, n + 4u * block, row_block(row, block));
-            }
+            store_row(at, b0, b1, m + r, n, live_blocks, tile_row(part, r - first));
             at += stride;
         }
     }

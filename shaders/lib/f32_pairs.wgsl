@@ -18,6 +18,12 @@ fn f32_words(x: vec4<f32>) -> vec2<u64> {
     return even | (odd << vec2<u32>(32u));
 }
 
+fn f32_eight_words(low: vec4<f32>, high: vec4<f32>) -> vec4<u64> {
+    let even = vec4<u64>(bitcast<vec4<u32>>(vec4<f32>(low.xz, high.xz)));
+    let odd = vec4<u64>(bitcast<vec4<u32>>(vec4<f32>(low.yw, high.yw)));
+    return even | (odd << vec4<u32>(32u));
+}
+
 fn f32_eight(words: vec4<u64>) -> Eight {
     let even = bitcast<vec4<f32>>(vec4<u32>(words));
     let odd = bitcast<vec4<f32>>(vec4<u32>(words >> vec4<u32>(32u)));

@@ -184,6 +184,16 @@ impl Stored {
         (self == Self::F32Pairs).then_some((F32_PAIRS, "f32_eight"))
     }
 
+    /// Two `vec4<f32>` as an item of a binding of [`Stored::vec8`].
+    pub(crate) fn vec8_of(self, low: &str, high: &str) -> String {
+        format!("f32_eight_words({low}, {high})")
+    }
+
+    /// The function that [`vec8_of`](Self::vec8_of) calls.
+    pub(crate) fn writer_of_eights(self) -> Option<Converter> {
+        (self == Self::F32Pairs).then_some((F32_PAIRS, "f32_eight_words"))
+    }
+
     /// The functions that read and write words of two.
     pub(crate) fn library(self) -> Option<&'static Library> {
         match self {

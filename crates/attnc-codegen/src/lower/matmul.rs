@@ -178,6 +178,7 @@ impl Problem {
                 Access::Scalar
             },
             operands: Stored::F32,
+            c_eights: false,
             epilogue: Access::Scalar,
             result: Stored::F32,
             k_tail: !k_in_fours,
@@ -191,6 +192,12 @@ impl Problem {
         is_row
             && multiple_of(&self.b_offset, 8)
             && [&self.b0.b, &self.b1.b, &self.b_k].into_iter().all(eights)
+    }
+
+    /// Whether rows of C may be written by eights.
+    pub(super) fn c_by_eights(&self) -> bool {
+        let strides = [&self.b0.c, &self.b1.c, &self.m.c, &self.n];
+        self.c_n.is(1) && strides.into_iter().all(|s| multiple_of(s, 8))
     }
 
     /// Where B is a matrix that lies in memory as a whole: the axis of it that sums run along.

@@ -8,7 +8,7 @@ use super::row_shape::{self, Lanes};
 use super::{constant, div_ceil};
 use crate::Stored;
 use crate::choice::{Candidate, Costs, KernelShape, exchange_width, waste};
-use crate::micro::{Division, LeftLoad, MatmulTile, RightLoad, Staged};
+use crate::micro::{Access, Division, LeftLoad, MatmulTile, RightLoad, Staged};
 use crate::params;
 use attnc_ir::Dim;
 use attnc_plan::DeviceProfile;
@@ -20,6 +20,8 @@ pub(super) struct MatmulNeeds {
     pub(super) tile: MatmulTile,
     /// Whether rows of B may be read by eights.
     pub(super) b_by_eights: bool,
+    /// Whether rows of C may be written by eights.
+    pub(super) c_by_eights: bool,
     /// Products.
     pub(super) batches: Option<u32>,
     /// Rows of the result, if known.
@@ -69,7 +71,12 @@ impl MatmulNeeds {
         tiles.extend(self.matrices(profile));
         let with_cost = |tile: MatmulTile| {
             let b = self.right_load(&tile);
-            let tile = MatmulTile { b, ..tile };
+            let c_eights = self.writes_eights(&tile);
+            let tile = MatmulTile {
+                b,
+                c_eights,
+                ..tile
+            };
             let candidate = self.candidate(&tile, &costs);
             (tile, candidate)
         };
@@ -177,6 +184,12 @@ impl MatmulNeeds {
             RightLoad::NVec4 if eights => RightLoad::NVec8,
             b => b,
         }
+    }
+
+    /// Whether a tile writes rows of C by eights: where it may, and has as many columns.
+    fn writes_eights(&self, tile: &MatmulTile) -> bool {
+        let may = self.c_by_eights && tile.c == Access::Vec4 && tile.result == Stored::F32Pairs;
+        may && tile.columns == 8 && tile.writes_rows()
     }
 
     fn candidate(&self, tile: &MatmulTile, costs: &Costs) -> Candidate {

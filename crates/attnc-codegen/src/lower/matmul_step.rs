@@ -64,6 +64,7 @@ impl Lowerer<'_> {
                 ..tile
             },
             b_by_eights: problem.b_by_eights(),
+            c_by_eights: problem.c_by_eights(),
             batches: constant(&problem.batches()),
             m: constant(problem.rows()),
             n: constant(&problem.n),

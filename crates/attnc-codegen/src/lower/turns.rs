@@ -31,7 +31,11 @@ pub(super) fn of_matmul(tile: &MatmulTile, k: &Dim) -> Dim {
         Access::Vec4 => 0,
         Access::Scalar => loop_of(4, 0),
     };
-    let of_rows = |rows| loop_of(rows, loop_of(tile.columns / 4, store));
+    let of_row = match tile.c_eights {
+        true => 0,
+        false => loop_of(tile.columns / 4, store),
+    };
+    let of_rows = |rows| loop_of(rows, of_row);
     let stores = of_rows(tile.rows);
     // Blocks of 4 x 4 elements of A and B, taken in turns.
     let staging = |staged: &Staged| {
@@ -80,6 +84,7 @@ mod tests {
             a: LeftLoad::KVec4,
             b: RightLoad::NVec4,
             c: Access::Vec4,
+            c_eights: false,
             epilogue: Access::Vec4,
             operands: Stored::F32,
             result: Stored::F32,

@@ -10,6 +10,7 @@
 //!     a: LeftLoad::KVec4,
 //!     b: RightLoad::NVec4,
 //!     c: Access::Vec4,
+//!     c_eights: false,
 //!     epilogue: Access::Vec4,
 //!     operands: Stored::F32,
 //!     result: Stored::F32,
@@ -126,6 +127,9 @@ pub struct MatmulTile {
     pub b: RightLoad,
     /// How C is written; vectors run along n. By vectors where it is packed, so that every word has one owner.
     pub c: Access,
+    /// Whether rows of C, of 8 columns each, are written as a whole: f32 by pairs, where all strides and N are multiples
+    /// of 8.
+    pub c_eights: bool,
     /// What `epilogue` computes: elements, or, where C is written so, vectors of four.
     pub epilogue: Access,
     /// How A and B are stored.
@@ -164,6 +168,7 @@ impl MatmulTile {
             self.a_functions(),
             self.b_functions(),
             tile.concat(),
+            c_row(),
             self.store(),
         ]
         .concat())
@@ -243,6 +248,14 @@ impl MatmulTile {
         checks.expect(self.c == Access::Vec4 || !self.result.is_packed(), || {
             "c: words of two elements are written by vectors only".to_owned()
         });
+        let eights = self.columns == 8 && self.result == Stored::F32Pairs;
+        let eights = eights && self.c == Access::Vec4 && self.writes_rows();
+        checks.expect(!self.c_eights || eights, || {
+            format!(
+                "c_eights: needs rows of 8 columns of f32 by pairs, found {} of {}",
+                self.columns, self.result
+            )
+        });
         let alike = self.c == Access::Vec4 || self.epilogue == Access::Scalar;
         checks.expect(alike, || {
             "epilogue: vectors are computed only where C is written by vectors".to_owned()
@@ -314,7 +327,10 @@ impl MatmulTile {
             RightLoad::Panels { .. } if self.panels_by_eights() => self.operands.reader_of_eights(),
             _ => self.operands.reader(self.b_access()),
         };
-        let c = self.result.writer(self.c);
+        let c = match self.c_eights {
+            true => self.result.writer_of_eights(),
+            false => self.result.writer(self.c),
+        };
         [a, b, c].into_iter().flatten()
     }
 
@@ -444,41 +460,75 @@ struct BColumns {{
                 RightLoad::Panels { .. } if self.panels_by_eights() => self.operands.vec8(),
                 _ => self.b_access().item(self.operands),
             },
-            self.c.item(self.result),
+            match self.c_eights {
+                true => self.result.vec8(),
+                false => self.c.item(self.result),
+            },
             lines(self.loaded_rows(), |r| format!("    r{r}: u32,")),
             lines(self.b_loads(), |c| format!("    c{c}: {b_start},"))
                 + self.k_stride("    k_stride: u32,\n"),
         )
     }
 
-    fn store(&self) -> String {
-        let start = "\
-// Where a row of C starts.
-fn c_row(b0: u32, b1: u32, m: u32) -> u32 {
-    return shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride;
-}
+    /// Whether the kernel writes a row of the tile at a time.
+    pub(crate) fn writes_rows(&self) -> bool {
+        matches!(self.division, Division::Rows | Division::Subgroup { .. })
+    }
 
-";
-        let signature = "fn store_block(row: u32, b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>)";
-        let four = match self.epilogue {
-            Access::Vec4 => "epilogue(x, b0, b1, m, n / 4u)",
-            Access::Scalar => {
-                "vec4<f32>(
-        epilogue(x.x, b0, b1, m, n),
-        epilogue(x.y, b0, b1, m, n + 1u),
-        epilogue(x.z, b0, b1, m, n + 2u),
-        epilogue(x.w, b0, b1, m, n + 3u),
-    )"
-            }
+    fn store(&self) -> String {
+        match (self.c_eights, self.writes_rows()) {
+            (true, _) => self.store_row_of_eight(),
+            (false, true) => self.store_block() + STORE_ROW,
+            (false, false) => self.store_block(),
+        }
+    }
+
+    /// `epilogue` of the vector `x`, the one number `block` from column n on.
+    fn epilogue_of(&self, x: &str, block: u32) -> String {
+        let plus = |offset: u32| match offset {
+            0 => String::new(),
+            some => format!(" + {some}u"),
         };
-        let store = match self.c {
+        if self.epilogue == Access::Vec4 {
+            return format!("epilogue({x}, b0, b1, m, n / 4u{})", plus(block));
+        }
+        let each = lines(4, |i| {
+            let component = ["x", "y", "z", "w"][i as usize];
+            let n = plus(4 * block + i);
+            format!("        epilogue({x}.{component}, b0, b1, m, n{n}),")
+        });
+        format!("vec4<f32>(\n{each}    )")
+    }
+
+    fn store_row_of_eight(&self) -> String {
+        let eight = self.result.vec8_of("low", "high");
+        format!(
+            "\
+// The columns from n on of the row of C at `row`, of which `blocks` are there: all, or none.
+fn store_row(row: u32, b0: u32, b1: u32, m: u32, n: u32, blocks: u32, x: TileRow) {{
+    if blocks == 0u {{
+        return;
+    }}
+    let low = {};
+    let high = {};
+    c[(row + n) / 8u] = {eight};
+}}
+",
+            self.epilogue_of("x.c0", 0),
+            self.epilogue_of("x.c1", 1),
+        )
+    }
+
+    fn store_block(&self) -> String {
+        let signature = "fn store_block(row: u32, b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>)";
+        match self.c {
             Access::Vec4 => format!(
                 "\
 {signature} {{
     c[(row + n) / 4u] = {};
 }}
 ",
-                self.result.vec4_of(four)
+                self.result.vec4_of(&self.epilogue_of("x", 0))
             ),
             Access::Scalar => format!(
                 "\
@@ -491,7 +541,27 @@ fn c_row(b0: u32, b1: u32, m: u32) -> u32 {
 ",
                 self.result.item_of("epilogue(values[i], b0, b1, m, n + i)")
             ),
-        };
-        start.to_owned() + &store
+        }
     }
 }
+
+fn c_row() -> String {
+    "\
+// Where a row of C starts.
+fn c_row(b0: u32, b1: u32, m: u32) -> u32 {
+    return shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride;
+}
+
+"
+    .to_owned()
+}
+
+/// The epilogue may be long, so it stands in a loop, not in as many copies as there are vectors.
+const STORE_ROW: &str = "
+// The columns from n on of the row of C at `row`, of which `blocks` vectors are there.
+fn store_row(row: u32, b0: u32, b1: u32, m: u32, n: u32, blocks: u32, x: TileRow) {
+    for (var block = 0u; block < blocks; block++) {
+        store_block(row, b0, b1, m, n + 4u * block, row_block(x, block));
+    }
+}
+";

@@ -20,6 +20,7 @@ fn tiled(rows: u32, columns: u32, staged: Staged) -> MatmulTile {
         a: LeftLoad::KVec4,
         b: RightLoad::NVec4,
         c: Access::Vec4,
+        c_eights: false,
         epilogue: Access::Scalar,
         operands: Stored::F32,
         result: Stored::F32,

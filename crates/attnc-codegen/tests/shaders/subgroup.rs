@@ -151,6 +151,7 @@ fn matmul() -> MatmulTile {
         a: LeftLoad::KVec4,
         b: RightLoad::NVec4,
         c: Access::Vec4,
+        c_eights: false,
         epilogue: Access::Scalar,
         operands: Stored::F32,
         result: Stored::F32,
@@ -180,6 +181,8 @@ fn matmul_tiles_that_lanes_share_are_valid() {
             }
             let tile = MatmulTile {
                 operands,
+                result: operands,
+                c_eights: operands == Stored::F32Pairs && columns == 8,
                 rows,
                 division: Division::Subgroup { lanes: width },
                 columns,
@@ -211,6 +214,13 @@ fn eights_of_b_need_pairs_and_columns_by_eights() {
             ..matmul()
         };
         assert_eq!(tile.print().unwrap_err().problems.len(), 1);
+        let written = MatmulTile {
+            result: operands,
+            columns,
+            c_eights: true,
+            ..matmul()
+        };
+        assert_eq!(written.print().unwrap_err().problems.len(), 1);
     }
 }
 

@@ -62,10 +62,7 @@ fn matmul_rows(
     let stride = shape.c_m_stride;
     var at = c_row(b0, b1, m);
     for (var r = 0u; r < live_rows; r++) {
-        let row = tile_row(tile, r);
-        for (var block = 0u; block < live_blocks; block++) {
-            store_block(at, b0, b1, m + r, n + 4u * block, row_block(row, block));
-        }
+        store_row(at, b0, b1, m + r, n, live_blocks, tile_row(tile, r));
         at += stride;
     }
 }
@@ -201,6 +198,13 @@ fn store_block(row: u32, b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
     var values = x;
     for (var i = 0u; i < min(4u, shape.n - n); i++) {
         c[row + (n + i) * shape.c_n_stride] = f16(epilogue(values[i], b0, b1, m, n + i));
+    }
+}
+
+// The columns from n on of the row of C at `row`, of which `blocks` vectors are there.
+fn store_row(row: u32, b0: u32, b1: u32, m: u32, n: u32, blocks: u32, x: TileRow) {
+    for (var block = 0u; block < blocks; block++) {
+        store_block(row, b0, b1, m, n + 4u * block, row_block(x, block));
     }
 }
 

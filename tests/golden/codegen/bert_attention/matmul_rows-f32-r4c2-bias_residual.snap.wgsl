@@ -58,10 +58,7 @@ fn matmul_rows(
     let stride = shape.c_m_stride;
     var at = c_row(b0, b1, m);
     for (var r = 0u; r < live_rows; r++) {
-        let row = tile_row(tile, r);
-        for (var block = 0u; block < live_blocks; block++) {
-            store_block(at, b0, b1, m + r, n + 4u * block, row_block(row, block));
-        }
+        store_row(at, b0, b1, m + r, n, live_blocks, tile_row(tile, r));
         at += stride;
     }
 }
@@ -194,6 +191,13 @@ fn c_row(b0: u32, b1: u32, m: u32) -> u32 {
 
 fn store_block(row: u32, b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>) {
     c[(row + n) / 4u] = epilogue(x, b0, b1, m, n / 4u);
+}
+
+// The columns from n on of the row of C at `row`, of which `blocks` vectors are there.
+fn store_row(row: u32, b0: u32, b1: u32, m: u32, n: u32, blocks: u32, x: TileRow) {
+    for (var block = 0u; block < blocks; block++) {
+        store_block(row, b0, b1, m, n + 4u * block, row_block(x, block));
+    }
 }
 
 // ---- mods (generated)

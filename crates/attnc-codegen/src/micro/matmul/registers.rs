@@ -98,11 +98,11 @@ fn tile_multiply_add(tile: ptr<function, Tile>, a_at: u32, b_at: u32) {{
     /// tile out of its registers (and take a software driver ten times as long to compile).
     pub(super) fn pick_row(&self) -> String {
         let Division::Subgroup { lanes } = self.division else {
-            return self.pick("Tile", "tile", self.rows) + &self.pick_block();
+            return self.pick("Tile", "tile", self.rows);
         };
         // Of many rows in two steps, for which as many selections as rows a row would be too much.
         let rows = lanes.min(self.rows);
-        self.pick_group(rows) + &self.pick("Group", "part", rows) + &self.pick_block()
+        self.pick_group(rows) + &self.pick("Group", "part", rows)
     }
 
     /// `tile_group`: so many neighbouring rows of the tile.
@@ -146,7 +146,7 @@ fn tile_group(tile: Tile, g: u32) -> Group {{
         )
     }
 
-    /// `tile_row`: row r of a structure of so many.
+    /// `tile_row`: row r of a structure of so many; and what takes one vector of it.
     fn pick(&self, ty: &str, name: &str, count: u32) -> String {
         let blocks = self.blocks();
         let first = list(blocks, ", ", |c| format!("{name}.r0c{c}"));
@@ -169,11 +169,14 @@ fn tile_row({name}: {ty}, r: u32) -> TileRow {{
 
 ",
             lines(blocks, |c| format!("    c{c}: vec4<f32>,"))
-        )
+        ) + &self.pick_block()
     }
 
     /// `row_block`: one vector of a row.
     fn pick_block(&self) -> String {
+        if self.c_eights {
+            return String::new();
+        }
         let picks = lines(self.blocks() - 1, |c| {
             format!("    x = select(x, row.c{0}, block == {0}u);", c + 1)
         });
