@@ -10,16 +10,14 @@ use super::matmul_kernel::MatmulNeeds;
 use super::{constant, div_ceil, multiple_of_4};
 use crate::Stored;
 use crate::micro::{Access, Division, LeftLoad, MatmulTile, RightLoad};
-use crate::mods::{Function, IndexSpace, Mods, Printed, Returns};
 use crate::stored::multiple_of;
 use attnc_ir::layout::{self, storage_strides};
-use attnc_ir::scalar::ScalarBuilder;
-use attnc_ir::{DType, Diagnostic, Dim, Extents, Graph, ValueId};
+use attnc_ir::{Diagnostic, Dim, Graph, ValueId};
 use attnc_plan::Uniform;
 
 /// One axis of the product with its strides in A, B and C. `None`: that operand is read element by element.
 #[derive(Debug, Clone)]
-struct Axis {
+pub(super) struct Axis {
     size: Dim,
     a: Option<Dim>,
     b: Option<Dim>,
@@ -27,7 +25,7 @@ struct Axis {
     /// Whether B is the same along it.
     b_repeats: bool,
     /// The axes of the result that it stands for, outermost first.
-    axes: Vec<usize>,
+    pub(super) axes: Vec<usize>,
 }
 
 impl Axis {
@@ -69,15 +67,15 @@ impl Axis {
 
 /// The product as kernels see it.
 pub(super) struct Problem {
-    b0: Axis,
-    b1: Axis,
-    m: Axis,
+    pub(super) b0: Axis,
+    pub(super) b1: Axis,
+    pub(super) m: Axis,
     pub(super) n: Dim,
     pub(super) k: Dim,
     a_offset: Dim,
-    a_k: Option<Dim>,
+    pub(super) a_k: Option<Dim>,
     b_offset: Dim,
-    b_k: Option<Dim>,
+    pub(super) b_k: Option<Dim>,
     b_n: Option<Dim>,
     c_n: Dim,
 }
@@ -289,125 +287,6 @@ impl Problem {
     pub(super) fn flops(&self, epilogue: usize) -> Dim {
         let cost = Dim::from(2) * self.k.clone() + Dim::from(epilogue);
         self.batches() * self.m.size.clone() * self.n.clone() * cost
-    }
-
-    /// `epilogue`, of an element or of four that lie along n, and what reads operands by elements.
-    pub(super) fn mods(
-        &self,
-        graph: &Graph,
-        value: ValueId,
-        stored: &dyn Fn(ValueId) -> Stored,
-        kernel: &'static str,
-        of: Access,
-    ) -> Result<Printed, Diagnostic> {
-        let node = graph.node(value);
-        let mut mods = Mods::new(graph, stored, kernel, names);
-        self.element_functions(graph, value, &mut mods)?;
-        let space = self.space(node.ty.rank(), &node.ty.shape, of);
-        let as_it_is = || {
-            let mut e = ScalarBuilder::new(Extents::new(node.ty.shape.clone()));
-            let root = e.arg();
-            e.finish(root)
-        };
-        mods.function(&Function {
-            name: "epilogue",
-            arg: Some(("acc", of.of_f32())),
-            space: &space,
-            result: Returns::Value(DType::F32),
-            expr: &node.epilogue.clone().unwrap_or_else(as_it_is),
-            operands: node.operands(),
-        })?;
-        Ok(mods.finish())
-    }
-
-    /// The result's index in terms of `b0, b1, m, n`, the last of which may count vectors.
-    fn space(&self, rank: usize, shape: &[Dim], of: Access) -> IndexSpace {
-        let mut space = IndexSpace {
-            logical: shape.to_vec(),
-            ..IndexSpace::default()
-        };
-        space.cover("b0", &self.b0.axes);
-        space.cover("b1", &self.b1.axes);
-        space.cover("m", &self.m.axes);
-        match of {
-            Access::Scalar => space.cover("n", &[rank - 1]),
-            Access::Vec4 => space.cover_vectors("n", &[rank - 1]),
-        }
-        space
-    }
-
-    /// `a_element`, `b_element` for operands that are no strided windows.
-    fn element_functions(
-        &self,
-        graph: &Graph,
-        value: ValueId,
-        mods: &mut Mods<'_>,
-    ) -> Result<(), Diagnostic> {
-        let node = graph.node(value);
-        let rank = node.ty.rank();
-        for (operand, name, missing) in [
-            (0, "a_element", self.a_k.is_none()),
-            (1, "b_element", self.b_k.is_none()),
-        ] {
-            if !missing {
-                continue;
-            }
-            let ty = graph.ty(node.operands()[operand]);
-            let mut space = self.operand_space(rank, &node.ty.shape, operand);
-            let skip = rank - ty.rank();
-            space.logical.drain(..skip);
-            space.index.drain(..skip);
-            for (n, size) in ty.shape.iter().enumerate() {
-                if size.is(1) {
-                    space.logical[n] = Dim::one();
-                    space.index[n] = Dim::zero();
-                }
-            }
-            let mut e = ScalarBuilder::new(Extents::new(ty.shape.clone()));
-            let index = e.indices();
-            let root = e.load(operand, ty.dtype, index);
-            mods.function(&Function {
-                name,
-                arg: None,
-                space: &space,
-                result: Returns::Value(DType::F32),
-                expr: &e.finish(root),
-                operands: node.operands(),
-            })?;
-        }
-        Ok(())
-    }
-
-    /// The operand's index, were it broadcast: `(b0, b1, m, k)` of A, `(b0, b1, k, n)` of B.
-    fn operand_space(&self, rank: usize, shape: &[Dim], operand: usize) -> IndexSpace {
-        let mut logical = shape.to_vec();
-        logical[rank - 1 - operand] = self.k.clone();
-        let mut space = IndexSpace {
-            logical,
-            ..IndexSpace::default()
-        };
-        space.cover("b0", &self.b0.axes);
-        space.cover("b1", &self.b1.axes);
-        if operand == 0 {
-            space.cover("m", &self.m.axes);
-            space.cover("k", &[rank - 1]);
-        } else {
-            space.cover("k", &[rank - 2]);
-            space.cover("n", &[rank - 1]);
-        }
-        space
-    }
-}
-
-/// What captured tensors are for.
-fn names(operand: usize, dtype: DType, index: &[Dim]) -> &'static str {
-    let variables = index.iter().filter(|d| !d.indices().is_empty()).count();
-    match (operand, dtype, variables) {
-        (0, ..) => "a_source",
-        (1, ..) => "b_source",
-        (_, DType::Bool, _) => "mask",
-        (_, _, 0 | 1) => "bias",
-        _ => "residual",
     }
 }
 

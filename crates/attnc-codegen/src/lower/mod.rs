@@ -42,6 +42,7 @@ mod label;
 mod linear_attention;
 mod matmul;
 mod matmul_kernel;
+mod matmul_mods;
 mod matmul_step;
 mod panels;
 mod pointwise;

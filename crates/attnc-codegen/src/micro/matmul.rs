@@ -22,12 +22,14 @@
 //!
 //! On entry: any numbers. On exit: the module that the kernel imports, or every reason why there is none.
 
+mod check;
 mod loads;
 mod matrices;
 mod registers;
 mod staged;
+mod stores;
 
-use super::{Access, Checks, Converter, MicroError, imports, lines};
+use super::{Access, Converter, MicroError, imports, lines};
 use crate::Stored;
 
 /// How A is read, four steps of k at a time.
@@ -102,15 +104,6 @@ pub struct Staged {
     pub steps: u32,
 }
 
-impl Staged {
-    fn check(&self, steps: u32, checks: &mut Checks) {
-        let some = self.down > 0 && self.across > 0 && self.steps > 0;
-        checks.expect(some && self.steps.is_multiple_of(steps.max(1)), || {
-            format!("staged: expected tiles, and steps in {steps}s, found {self:?}")
-        });
-    }
-}
-
 /// Outputs of one invocation, or of a subgroup where that has matrices, and how they are come by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MatmulTile {
@@ -168,7 +161,6 @@ impl MatmulTile {
             self.a_functions(),
             self.b_functions(),
             tile.concat(),
-            c_row(),
             self.store(),
         ]
         .concat())
@@ -226,92 +218,6 @@ impl MatmulTile {
             Division::Rows | Division::Lanes { .. } => self.rows,
             Division::Subgroup { lanes } => self.rows.div_ceil(lanes),
             Division::Tiled(_) | Division::Matrix { .. } => 4,
-        }
-    }
-
-    fn check(&self) -> Result<(), MicroError> {
-        let mut checks = Checks::default();
-        self.check_division(&mut checks);
-        let b_by_k = matches!(self.b, RightLoad::KVec4 | RightLoad::Panels { .. });
-        let by_k = self.a == LeftLoad::KVec4 || b_by_k;
-        checks.expect(!(by_k && self.k_tail), || {
-            "k_tail: vectors along k need K in multiples of 4, found that it may not be".to_owned()
-        });
-        let eights = self.columns.is_multiple_of(8) && self.operands == Stored::F32Pairs;
-        let eights = eights && self.staged().is_none() && !self.k_tail;
-        checks.expect(self.b != RightLoad::NVec8 || eights, || {
-            format!(
-                "b: by eights needs f32 by pairs, columns by eights and no tail of k, found {} and {} columns",
-                self.operands, self.columns
-            )
-        });
-        checks.expect(self.c == Access::Vec4 || !self.result.is_packed(), || {
-            "c: words of two elements are written by vectors only".to_owned()
-        });
-        let eights = self.columns == 8 && self.result == Stored::F32Pairs;
-        let eights = eights && self.c == Access::Vec4 && self.writes_rows();
-        checks.expect(!self.c_eights || eights, || {
-            format!(
-                "c_eights: needs rows of 8 columns of f32 by pairs, found {} of {}",
-                self.columns, self.result
-            )
-        });
-        let alike = self.c == Access::Vec4 || self.epilogue == Access::Scalar;
-        checks.expect(alike, || {
-            "epilogue: vectors are computed only where C is written by vectors".to_owned()
-        });
-        checks.finish()
-    }
-
-    fn check_division(&self, checks: &mut Checks) {
-        let Self { rows, columns, .. } = *self;
-        let in_fours = [4, 8, 12, 16].contains(&columns);
-        let mut vectors = |most: u32, some: bool| {
-            checks.expect((1..=most).contains(&rows) && some, || {
-                format!("rows: expected 1 to {most}, found {rows}")
-            });
-            checks.expect(in_fours, || {
-                format!("columns: expected 4, 8, 12 or 16, found {columns}")
-            });
-        };
-        match self.division {
-            Division::Rows => vectors(16, true),
-            Division::Lanes { count } => {
-                vectors(16, true);
-                checks.expect(count.is_power_of_two() && count <= 256, || {
-                    format!("lanes: expected a power of two of at most 256, found {count}")
-                });
-            }
-            Division::Subgroup { lanes } => {
-                vectors(32, true);
-                checks.expect(rows <= lanes || rows.is_multiple_of(lanes), || {
-                    format!(
-                        "rows: expected a row or as many a lane, found {rows} for {lanes} lanes"
-                    )
-                });
-                let by_vectors = self.a == LeftLoad::KVec4;
-                checks.expect([4, 8].contains(&lanes) && by_vectors, || {
-                    format!("lanes: expected 4 or 8 that read A by vectors along k, found {lanes}")
-                });
-            }
-            Division::Tiled(staged) => {
-                vectors(8, rows % 4 == 0);
-                staged.check(4, checks);
-            }
-            Division::Matrix {
-                staged,
-                size,
-                lanes,
-            } => {
-                let whole = [8, 16].contains(&size) && rows % size == 0 && columns % size == 0;
-                checks.expect(whole && rows > 0 && columns > 0 && lanes > 0, || {
-                    format!("matrices: expected whole ones, found {rows} x {columns} by {size}")
-                });
-                checks.expect(self.operands == Stored::F16, || {
-                    format!("operands: expected f16, found {}", self.operands)
-                });
-                staged.check(size, checks);
-            }
         }
     }
 
@@ -469,99 +375,4 @@ struct BColumns {{
                 + self.k_stride("    k_stride: u32,\n"),
         )
     }
-
-    /// Whether the kernel writes a row of the tile at a time.
-    pub(crate) fn writes_rows(&self) -> bool {
-        matches!(self.division, Division::Rows | Division::Subgroup { .. })
-    }
-
-    fn store(&self) -> String {
-        match (self.c_eights, self.writes_rows()) {
-            (true, _) => self.store_row_of_eight(),
-            (false, true) => self.store_block() + STORE_ROW,
-            (false, false) => self.store_block(),
-        }
-    }
-
-    /// `epilogue` of the vector `x`, the one number `block` from column n on.
-    fn epilogue_of(&self, x: &str, block: u32) -> String {
-        let plus = |offset: u32| match offset {
-            0 => String::new(),
-            some => format!(" + {some}u"),
-        };
-        if self.epilogue == Access::Vec4 {
-            return format!("epilogue({x}, b0, b1, m, n / 4u{})", plus(block));
-        }
-        let each = lines(4, |i| {
-            let component = ["x", "y", "z", "w"][i as usize];
-            let n = plus(4 * block + i);
-            format!("        epilogue({x}.{component}, b0, b1, m, n{n}),")
-        });
-        format!("vec4<f32>(\n{each}    )")
-    }
-
-    fn store_row_of_eight(&self) -> String {
-        let eight = self.result.vec8_of("low", "high");
-        format!(
-            "\
-// The columns from n on of the row of C at `row`, of which `blocks` are there: all, or none.
-fn store_row(row: u32, b0: u32, b1: u32, m: u32, n: u32, blocks: u32, x: TileRow) {{
-    if blocks == 0u {{
-        return;
-    }}
-    let low = {};
-    let high = {};
-    c[(row + n) / 8u] = {eight};
-}}
-",
-            self.epilogue_of("x.c0", 0),
-            self.epilogue_of("x.c1", 1),
-        )
-    }
-
-    fn store_block(&self) -> String {
-        let signature = "fn store_block(row: u32, b0: u32, b1: u32, m: u32, n: u32, x: vec4<f32>)";
-        match self.c {
-            Access::Vec4 => format!(
-                "\
-{signature} {{
-    c[(row + n) / 4u] = {};
-}}
-",
-                self.result.vec4_of(&self.epilogue_of("x", 0))
-            ),
-            Access::Scalar => format!(
-                "\
-{signature} {{
-    var values = x;
-    for (var i = 0u; i < min(4u, shape.n - n); i++) {{
-        c[row + (n + i) * shape.c_n_stride] = {};
-    }}
-}}
-",
-                self.result.item_of("epilogue(values[i], b0, b1, m, n + i)")
-            ),
-        }
-    }
 }
-
-fn c_row() -> String {
-    "\
-// Where a row of C starts.
-fn c_row(b0: u32, b1: u32, m: u32) -> u32 {
-    return shape.c_offset + b0 * shape.c_b0_stride + b1 * shape.c_b1_stride + m * shape.c_m_stride;
-}
-
-"
-    .to_owned()
-}
-
-/// The epilogue may be long, so it stands in a loop, not in as many copies as there are vectors.
-const STORE_ROW: &str = "
-// The columns from n on of the row of C at `row`, of which `blocks` vectors are there.
-fn store_row(row: u32, b0: u32, b1: u32, m: u32, n: u32, blocks: u32, x: TileRow) {
-    for (var block = 0u; block < blocks; block++) {
-        store_block(row, b0, b1, m, n + 4u * block, row_block(x, block));
-    }
-}
-";
