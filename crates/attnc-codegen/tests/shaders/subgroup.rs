@@ -225,6 +225,17 @@ fn eights_of_b_need_pairs_and_columns_by_eights() {
 }
 
 #[test]
+fn panels_have_columns_by_fours() {
+    for columns in [0, 6] {
+        let tile = MatmulTile {
+            b: RightLoad::Panels { columns },
+            ..matmul()
+        };
+        assert_eq!(tile.print().unwrap_err().problems.len(), 1);
+    }
+}
+
+#[test]
 fn rows_of_a_are_shared_by_vectors_only() {
     let tile = MatmulTile {
         a: LeftLoad::Scalar,

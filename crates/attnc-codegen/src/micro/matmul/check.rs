@@ -15,6 +15,11 @@ impl MatmulTile {
         checks.expect(!(by_k && self.k_tail), || {
             "k_tail: vectors along k need K in multiples of 4, found that it may not be".to_owned()
         });
+        if let RightLoad::Panels { columns } = self.b {
+            checks.expect(columns > 0 && columns.is_multiple_of(4), || {
+                format!("b: panels need columns by fours, found {columns}")
+            });
+        }
         let eights = self.columns.is_multiple_of(8) && self.operands == Stored::F32Pairs;
         let eights = eights && self.staged().is_none() && !self.k_tail;
         checks.expect(self.b != RightLoad::NVec8 || eights, || {
