@@ -14,6 +14,9 @@
 //! ```
 //!
 //! Operands and results are raw little-endian files. It ends when its input does.
+//!
+//! While it is not asked anything it is stopped, where the system can do that: threads that wait for work by looking
+//! for it would slow down whoever has the turn (those of burn take a sixth of a core, which cost others a tenth).
 
 use super::{Contestant, Ready, Side};
 use crate::shape::{Mask, Work};
@@ -63,6 +66,7 @@ impl Peer {
             folder: folder.to_owned(),
         };
         let hello = peer.answer()?;
+        peer.signal(Signal::Stop);
         let text = |key: &str| hello[key].as_str().map(str::to_owned);
         peer.name = text("name").ok_or_else(|| format!("{} gives no name", peer.name))?;
         peer.version = text("version").unwrap_or_default();
@@ -76,10 +80,28 @@ impl Peer {
     }
 
     fn ask(&mut self, request: &Value) -> Result<Value, String> {
+        self.signal(Signal::Continue);
         let sent = writeln!(self.requests, "{request}").and_then(|()| self.requests.flush());
-        sent.map_err(|_| format!("{} has ended", self.name))?;
-        self.answer()
+        let answer = sent
+            .map_err(|_| format!("{} has ended", self.name))
+            .and_then(|()| self.answer());
+        self.signal(Signal::Stop);
+        answer
     }
+
+    /// Stops it or lets it go on. One that has ended takes no signal, which the next answer tells.
+    #[cfg(unix)]
+    fn signal(&self, signal: Signal) {
+        use rustix::process::{Pid, Signal as Unix, kill_process};
+        let signal = match signal {
+            Signal::Stop => Unix::STOP,
+            Signal::Continue => Unix::CONT,
+        };
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    #[cfg(not(unix))]
+    fn signal(&self, _: Signal) {}
 
     fn answer(&mut self) -> Result<Value, String> {
         let mut line = String::new();
@@ -94,6 +116,13 @@ impl Peer {
             None => Ok(answer),
         }
     }
+}
+
+/// What a peer is told besides requests.
+#[derive(Clone, Copy)]
+enum Signal {
+    Stop,
+    Continue,
 }
 
 impl Contestant for Peer {
@@ -188,6 +217,26 @@ mod tests {
         assert_eq!(peer.run(1, 1), Ok(vec![1.5]));
         assert_eq!(peer.run(1, 1), Err("no".to_owned()));
         assert_eq!(peer.run(1, 1), Err("echo has ended".to_owned()));
+    }
+
+    /// The state of a process in Linux' words: `T` is stopped.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_peer_that_is_not_asked_anything_is_stopped() {
+        let script = r#"echo '{"name": "echo", "version": "echo 1", "side": "gpu"}'; read x; echo '{"ms": [1.5]}'; read x"#;
+        let mut peer = Peer::start(shell(script), Path::new(".")).unwrap();
+        let stat = format!("/proc/{}/stat", peer.child.id());
+        let is_stopped = || {
+            // The signal arrives when the process is next looked at.
+            let mut looks = (0..1000).map(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                std::fs::read_to_string(&stat).unwrap()
+            });
+            looks.any(|stat| stat.contains(") T "))
+        };
+        assert!(is_stopped(), "before it is asked");
+        assert_eq!(peer.run(1, 1), Ok(vec![1.5]));
+        assert!(is_stopped(), "after it has answered");
     }
 
     #[test]
