@@ -135,6 +135,8 @@ pub struct Growth {
     pub shape: String,
     /// Its time over that of half the length, both at the pace that the adapter had between turns.
     pub time: f64,
+    /// The same for the fastest run of each, which has least of what else the machine does.
+    pub fastest: f64,
     /// The same for bytes of inputs, results and intermediates.
     pub memory: Option<f64>,
 }
@@ -155,12 +157,15 @@ pub fn growth(rows: &[Row]) -> Vec<Growth> {
                 let (Some(a), Some(b)) = (at_pace(half), at_pace(longer)) else {
                     continue;
                 };
+                let fastest =
+                    |row: &Row| row.outcome.ms.iter().copied().fold(f64::INFINITY, f64::min);
                 let memory = half.outcome.memory.zip(longer.outcome.memory);
                 steps.push(Growth {
                     series,
                     who: longer.outcome.who.clone(),
                     shape: longer.shape.clone(),
                     time: b / a,
+                    fastest: fastest(longer) / fastest(half),
                     memory: memory.map(|(a, b)| b as f64 / a as f64),
                 });
             }
@@ -187,7 +192,16 @@ pub fn growth_text(steps: &[Growth]) -> String {
             let memory = step
                 .memory
                 .map_or(String::new(), |m| format!(", memory x{m:.2}"));
-            let _ = write!(text, "  {}: time x{:.2}{memory}", step.shape, step.time);
+            let Growth {
+                shape,
+                time,
+                fastest,
+                ..
+            } = step;
+            let _ = write!(
+                text,
+                "  {shape}: time x{time:.2} (fastest x{fastest:.2}){memory}"
+            );
         }
         text.push('\n');
     }
@@ -278,6 +292,7 @@ mod tests {
         let steps = growth(&all);
         assert_eq!(steps.len(), 1);
         assert_eq!((steps[0].time, steps[0].memory), (4.0, Some(2.0)));
-        assert!(growth_text(&steps).contains("g2k: time x4.00, memory x2.00"));
+        assert_eq!(steps[0].fastest, 8.0);
+        assert!(growth_text(&steps).contains("g2k: time x4.00 (fastest x8.00), memory x2.00"));
     }
 }
