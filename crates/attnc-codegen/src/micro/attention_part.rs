@@ -4,7 +4,7 @@
 //! zero. On entry: a number of columns that is a multiple of 4. On exit: modules that `walk/part` and
 //! `flash_attention_combine` import.
 
-use super::attention::store_function;
+use super::attention::loads::store_function;
 use super::rows::RowTypes;
 use super::{Access, Checks, MicroError, imports, lines};
 use crate::Stored;
