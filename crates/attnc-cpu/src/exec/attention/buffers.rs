@@ -59,6 +59,8 @@ pub(super) struct Buffers {
     /// Keys and values of a tile, where they are packed.
     pub(super) keys: Panels,
     pub(super) values: Panels,
+    /// Values of a tile with zeros for keys that are left out.
+    pub(super) finite: Vec<f32>,
     /// Rows of [`BLOCK_N`] scores, then of probabilities, then of weights.
     pub(super) scores: Vec<f32>,
     /// Rows of [`BLOCK_N`] truth values: whether a key is there.
@@ -81,6 +83,7 @@ impl Buffers {
             q: vec![0.0; BLOCK_M * sizes.depth],
             keys: Panels::default(),
             values: Panels::default(),
+            finite: Vec::new(),
             scores: vec![0.0; BLOCK_M * BLOCK_N],
             live: vec![0; BLOCK_M * BLOCK_N],
             m: [0.0; BLOCK_M],

@@ -170,17 +170,22 @@ impl Tile<'_> {
         Ok(())
     }
 
-    /// `acc += weights V`, over the keys that are there only where `literal`.
+    /// `acc += weights V`, where `literal` over the keys that are there only. What is left out changes no bit of the
+    /// rest: the product is the same one, with zeros in its place.
     pub(super) fn accumulate(&self, literal: bool, out: &mut [f32], buffers: &mut Buffers) {
         let values = self.operand(2);
         let (rows, width) = (self.block.rows.len(), values.cols);
+        let mut in_place = Right::rows_in_place(values);
+        let mut packed = values;
         if literal {
-            return accumulate_literally(values, out, buffers);
+            take_odd_keys(values, out, buffers);
+            packed = Mat::packed(&buffers.finite, [values.rows, width]);
+            in_place = in_place.and_then(|_| Right::rows_in_place(packed));
         }
-        let right = match Right::rows_in_place(values) {
+        let right = match in_place {
             Some(right) => right,
             None => {
-                buffers.values.pack(values);
+                buffers.values.pack(packed);
                 Right::Panels(&buffers.values)
             }
         };
@@ -190,15 +195,26 @@ impl Tile<'_> {
     }
 }
 
-fn accumulate_literally(values: Mat<'_>, out: &mut [f32], buffers: &Buffers) {
-    for (n, acc) in out.chunks_exact_mut(values.cols).enumerate() {
-        for key in 0..values.rows {
-            let at = n * BLOCK_N + key;
-            if buffers.live[at] == 0 {
+/// Adds the keys whose values are not all finite to the rows that have them, and leaves the others in `finite`, with
+/// zeros for these, whose weights become 0.
+fn take_odd_keys(values: Mat<'_>, out: &mut [f32], buffers: &mut Buffers) {
+    let width = values.cols;
+    buffers.finite.clear();
+    for key in 0..values.rows {
+        let start = buffers.finite.len();
+        let row = (0..width).map(|d| values.at(key, d));
+        buffers.finite.extend(row);
+        if buffers.finite[start..].iter().all(|x| x.is_finite()) {
+            continue;
+        }
+        buffers.finite[start..].fill(0.0);
+        for (n, acc) in out.chunks_exact_mut(width).enumerate() {
+            let weight = std::mem::take(&mut buffers.scores[n * BLOCK_N + key]);
+            if buffers.live[n * BLOCK_N + key] == 0 {
                 continue;
             }
             for (d, o) in acc.iter_mut().enumerate() {
-                *o += buffers.scores[at] * values.at(key, d);
+                *o += weight * values.at(key, d);
             }
         }
     }
