@@ -30,10 +30,10 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The least number of allocations that `work` takes, of many tries: tables that others grow now and then
+/// The least number of allocations that `work` takes, of several tries: tables that others grow now and then
 /// (wgpu's, thread pools') are not what is asked.
 pub(crate) fn fewest(mut work: impl FnMut()) -> u64 {
-    let tries = (0..64).map(|_| {
+    let tries = (0..8).map(|_| {
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         work();
         ALLOCATIONS.load(Ordering::Relaxed) - before
