@@ -59,8 +59,8 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// Devices that a session is opened on.
-const SESSIONS: usize = 6;
+/// Devices on which allocations are counted.
+const DEVICES: usize = 6;
 
 fn rows() -> Result<(), Failed> {
     let model = Model::from_text("rows", ROWS)?;
@@ -70,11 +70,12 @@ fn rows() -> Result<(), Failed> {
 fn bert() -> Result<(), Failed> {
     let model = Model::open(BERT)?;
     let given = npz::read(&Path::new(BERT).with_extension("inputs.npz"))?;
-    let needed = below(&model, &given)?;
-    // A device's tables in wgpu may come to one allocation more, whoever runs on it: the best of some devices counts.
-    let mut found = u64::MAX;
-    for _ in 0..SESSIONS {
-        found = found.min(again(&model, "gpu", &given)?);
+    // wgpu's tables come to one allocation less on some devices, whoever runs there: the most of several counts, on
+    // both sides.
+    let (mut needed, mut found) = (0, 0);
+    for _ in 0..DEVICES {
+        needed = needed.max(below(&model, &given)?);
+        found = found.max(again(&model, "gpu", &given)?);
     }
     at_most(needed, found)
 }
