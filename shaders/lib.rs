@@ -67,6 +67,7 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "lib/float_bits",
     "lib/gather_index",
     "lib/gelu",
+    "lib/images",
     "lib/indexing",
     "lib/key_facts",
     "lib/lanes_combine",

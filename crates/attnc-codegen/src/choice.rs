@@ -241,6 +241,8 @@ pub(crate) struct Costs {
     pub(crate) load: f64,
     /// The same again for each word of it.
     pub(crate) word: f64,
+    /// Reading four elements by every lane from an image.
+    pub(crate) image: f64,
     /// Moving one number between lanes.
     pub(crate) exchange: f64,
     /// Numbers of an attention's Q and O that a lane may hold before they cost more than they save.
@@ -308,6 +310,7 @@ impl Costs {
                 lanes: sizes.max,
                 load: 9.0 * f64::from(sizes.max),
                 word: 9.0 * f64::from(sizes.max),
+                image: 60.0,
                 exchange: 2.0,
                 registers: 512,
                 accumulators: 256,
@@ -322,6 +325,7 @@ impl Costs {
                 lanes: sizes.map_or(32, |s| s.min),
                 load: 8.0,
                 word: 0.0,
+                image: 8.0,
                 exchange: 4.0,
                 registers: 192,
                 accumulators: 64,

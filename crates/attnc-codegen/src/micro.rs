@@ -40,7 +40,7 @@ pub(crate) use attention::{MAX_HELD, READ_COLUMNS};
 pub use attention_matrix::MatrixAttentionTile;
 pub use attention_part::CombineTile;
 pub(crate) use attention_part::STATE;
-pub use attention_subgroup::SubgroupAttentionTile;
+pub use attention_subgroup::{KvLoads, SubgroupAttentionTile};
 pub use attention_tiled::TiledAttentionTile;
 pub use matmul::{Division, LeftLoad, MatmulTile, RightLoad, Staged};
 pub(crate) use quads::LANES;

@@ -27,6 +27,9 @@ pub enum Stored {
     F32,
     /// The same, vectors of which are read and written as words of 64 bits, two elements each.
     F32Pairs,
+    /// Texels of four f32: not how a tensor lies, but how a kernel reads it, where it is bound as an image
+    /// ([`attnc_plan::ImageSize`]).
+    F32Image,
     /// Words of one i32.
     I32,
     /// Words of one u32.
@@ -69,7 +72,7 @@ impl Stored {
     #[must_use]
     pub fn item(self) -> &'static str {
         match self {
-            Self::F32 | Self::F32Pairs => "f32",
+            Self::F32 | Self::F32Pairs | Self::F32Image => "f32",
             Self::I32 => "i32",
             Self::F16 => "f16",
             Self::U32 | Self::Bool | Self::PackedF16 | Self::PackedBf16 => "u32",
@@ -80,7 +83,7 @@ impl Stored {
     #[must_use]
     pub fn vec4(self) -> &'static str {
         match self {
-            Self::F32 => "vec4<f32>",
+            Self::F32 | Self::F32Image => "vec4<f32>",
             Self::F32Pairs => "vec2<u64>",
             Self::F16 => "vec4<f16>",
             Self::PackedF16 | Self::PackedBf16 => "vec2<u32>",
@@ -114,6 +117,7 @@ impl Stored {
             Some(library) => format!("{}({array}[{at}])", library.vec4),
             None if self == Self::F16 => format!("vec4<f32>({array}[{at}])"),
             None if self == Self::F32Pairs => format!("f32_four({array}[{at}])"),
+            None if self == Self::F32Image => format!("image_four({array}, {at})"),
             None if self == Self::Bool => format!("{array}[{at}] != vec4<u32>()"),
             None => format!("{array}[{at}]"),
         }
@@ -146,6 +150,7 @@ impl Stored {
             (Access::Vec4, Some(library)) => Some((library.module, library.vec4)),
             (Access::Scalar, Some(library)) => Some((library.module, library.at)),
             (Access::Vec4, None) if self == Self::F32Pairs => Some((F32_PAIRS, "f32_four")),
+            (Access::Vec4, None) if self == Self::F32Image => Some((IMAGES, "image_four")),
             _ => None,
         }
     }
@@ -229,6 +234,7 @@ impl fmt::Display for Stored {
         f.write_str(match self {
             Self::F32 => "f32",
             Self::F32Pairs => "f32 by pairs",
+            Self::F32Image => "f32 in an image",
             Self::I32 => "i32",
             Self::U32 => "u32",
             Self::Bool => "bool",
@@ -254,6 +260,7 @@ pub(crate) struct Library {
 }
 
 const F32_PAIRS: &str = "lib::f32_pairs";
+const IMAGES: &str = "lib::images";
 
 const PACKED_F16: Library = Library {
     module: "lib::packed_f16",

@@ -22,7 +22,10 @@
 use std::fmt;
 
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
-use naga::{AddressSpace, BuiltIn, Expression, Module, ScalarKind, ShaderStage, StorageAccess};
+use naga::{
+    AddressSpace, BuiltIn, Expression, ImageClass, ImageDimension, Module, ScalarKind, ShaderStage,
+    StorageAccess, StorageFormat, TypeInner,
+};
 
 use crate::link::{Linked, SourceLine};
 use crate::lint;
@@ -72,6 +75,8 @@ pub enum Access {
     ReadOnly,
     /// `var<storage, read_write>`
     ReadWrite,
+    /// `texture_storage_2d<rgba32float, read>`
+    Image,
 }
 
 /// One thing that is wrong with a shader.
@@ -239,6 +244,7 @@ fn reflect(module: &Module, info: &ModuleInfo) -> Result<Report, String> {
                 Access::ReadWrite
             }
             AddressSpace::Storage { .. } => Access::ReadOnly,
+            AddressSpace::Handle if is_image(&module.types[variable.ty].inner) => Access::Image,
             _ => continue,
         };
         let Some(place) = &variable.binding else {
@@ -256,6 +262,21 @@ fn reflect(module: &Module, info: &ModuleInfo) -> Result<Report, String> {
         .bindings
         .sort_by_key(|binding| (binding.group, binding.binding));
     Ok(report)
+}
+
+/// Whether it is the one kind of texture that kernels read.
+fn is_image(ty: &TypeInner) -> bool {
+    matches!(
+        ty,
+        TypeInner::Image {
+            dim: ImageDimension::D2,
+            arrayed: false,
+            class: ImageClass::Storage {
+                format: StorageFormat::Rgba32Float,
+                access: StorageAccess::LOAD,
+            },
+        }
+    )
 }
 
 /// Whether it has a type of 64-bit integers.

@@ -1,6 +1,8 @@
 //! What a plan must satisfy to be run; checked when a bundle is read and when an executable is made.
 
-use crate::{Access, Buffer, BufferId, BufferKind, Dim, PLAN_VERSION, Plan, Port, Step, Uniform};
+use crate::{
+    Access, Buffer, BufferId, BufferKind, DType, Dim, PLAN_VERSION, Plan, Port, Step, Uniform,
+};
 use std::collections::BTreeSet;
 
 /// One thing wrong with a plan.
@@ -266,6 +268,13 @@ impl Check<'_> {
             wrong.extend(
                 what.map(|what| format!("`{}` <- `{}`: {what}", binding.name, buffer.name)),
             );
+            if binding.access == Access::Image && buffer.dtype != DType::F32 {
+                let dtype = buffer.dtype;
+                wrong.push(format!(
+                    "`{}` <- `{}`: an image holds f32, not {dtype}",
+                    binding.name, buffer.name
+                ));
+            }
             if binding.access == Access::ReadWrite {
                 writes.push(id);
             }
@@ -324,7 +333,7 @@ fn access(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Binding, DType, DeviceProfile, Feature, KernelArtifact, KernelId};
+    use crate::{Binding, DeviceProfile, Feature, KernelArtifact, KernelId};
 
     /// `y = twice(x)` over one intermediate.
     fn plan() -> Plan {
@@ -467,10 +476,34 @@ mod tests {
     }
 
     #[test]
+    fn images_are_of_f32_and_no_more_than_devices_have() {
+        let image = |p: &mut Plan| p.kernels[0].bindings[1].access = Access::Image;
+        let mut good = plan();
+        image(&mut good);
+        assert_eq!(good.check(), Ok(()));
+        let text = wrong(|p| {
+            image(p);
+            p.buffers[1].dtype = DType::F16;
+        });
+        assert!(
+            text.contains("step 1 (twice): `src` <- `t`: an image holds f32, not f16"),
+            "{text}"
+        );
+        let text = wrong(|p| {
+            for n in 3..7 {
+                let binding = Binding::new(n, Access::Image, "more");
+                p.kernels[0].bindings.push(binding);
+            }
+            image(p);
+        });
+        assert!(text.contains("5 images; `webgpu` has at most 4"), "{text}");
+    }
+
+    #[test]
     fn another_version_is_refused_before_anything_else() {
         let text = wrong(|p| p.version = 7);
         assert!(
-            text.contains("version 7; this build reads version 2"),
+            text.contains("version 7; this build reads version 3"),
             "{text}"
         );
     }

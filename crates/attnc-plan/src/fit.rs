@@ -1,6 +1,7 @@
 //! Whether a kernel is well formed, and whether it fits a device.
 
 use crate::binding::list;
+use crate::images::MAX_IMAGES;
 use crate::{Access, DeviceProfile, KernelArtifact};
 use std::collections::BTreeSet;
 
@@ -60,11 +61,13 @@ impl KernelArtifact {
     #[must_use]
     pub fn misfits(&self, profile: &DeviceProfile) -> Vec<String> {
         let limits = &profile.limits;
-        let storage = self.storage_bindings().count() as u64;
+        let storage = self.storage_bindings();
+        let (images, buffers): (Vec<_>, Vec<_>) = storage.partition(|b| b.access == Access::Image);
         let mut rows = vec![
+            ("images", images.len() as u64, MAX_IMAGES as u64),
             (
                 "storage buffers",
-                storage,
+                buffers.len() as u64,
                 u64::from(limits.storage_buffers),
             ),
             (

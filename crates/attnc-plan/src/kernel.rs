@@ -25,6 +25,8 @@ pub enum Access {
     Read,
     /// `var<storage, read_write>`.
     ReadWrite,
+    /// `texture_storage_2d<rgba32float, read>`: the buffer's image, see [`ImageSize`](crate::ImageSize).
+    Image,
 }
 
 /// One `@group @binding` variable of a kernel.
@@ -119,7 +121,7 @@ pub struct KernelArtifact {
 }
 
 impl KernelArtifact {
-    /// The storage bindings, in order.
+    /// The storage bindings, images among them, in order.
     pub fn storage_bindings(&self) -> impl Iterator<Item = &Binding> {
         self.bindings.iter().filter(|b| b.access != Access::Uniform)
     }

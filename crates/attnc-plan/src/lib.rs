@@ -27,6 +27,7 @@ pub mod bundle;
 mod check;
 mod dims;
 mod fit;
+mod images;
 mod kernel;
 mod limits;
 mod memory;
@@ -43,11 +44,12 @@ pub use binding::DimBinding;
 pub use buffer::{Buffer, BufferId, BufferKind};
 pub use check::{PlanError, PlanErrors};
 pub use dims::DimValues;
+pub use images::{IMAGE_WIDTH, ImageSize, image_byte_limit};
 pub use kernel::{Access, Binding, Feature, KernelArtifact, KernelId, Precision};
 pub use limits::{
     MAX_ELEMENTS, SizeErrors, SizeProblem, check_sizes, check_sizes_within, check_weights,
 };
-pub use memory::{Lifetime, MemoryPlan, lifetimes};
+pub use memory::{Lifetime, MemoryPlan, image_lifetimes, lifetimes};
 pub use panels::Panels;
 pub use plan::{PLAN_VERSION, Plan, Port};
 pub use profile::{

@@ -3,7 +3,9 @@
 //! Kernels compute indices in `u32`. A buffer below 2^31 elements leaves them a factor of two for
 //! tiles that reach past an edge, so no sum of offsets can wrap.
 
-use crate::{Buffer, BufferKind, Dim, DimError, DimValues, Limits, Plan};
+use crate::images::image_byte_limit;
+use crate::{Buffer, BufferId, BufferKind, Dim, DimError, DimValues, Limits, Plan};
+use std::collections::BTreeSet;
 
 /// The most elements a buffer may have: 2^31 - 1.
 pub const MAX_ELEMENTS: i64 = (1 << 31) - 1;
@@ -137,8 +139,9 @@ pub fn check_sizes(plan: &Plan, dims: &DimValues) -> Result<(), SizeErrors> {
 /// # Errors
 /// Every weight that cannot be bound.
 pub fn check_weights(plan: &Plan, device: &str, limits: &Limits) -> Result<(), SizeErrors> {
-    let (limit, which) = byte_limit(limits);
-    let too_large = plan.weights().filter_map(|(_, name, buffer)| {
+    let bound = Bound::of(plan, limits);
+    let too_large = plan.weights().filter_map(|(id, name, buffer)| {
+        let (limit, which) = bound.byte_limit(id);
         let bytes = buffer.bytes(&DimValues::default()).unwrap_or(u64::MAX);
         (bytes > limit).then(|| SizeProblem::WeightTooLarge {
             weight: name.to_owned(),
@@ -157,12 +160,36 @@ pub fn check_weights(plan: &Plan, device: &str, limits: &Limits) -> Result<(), S
     }
 }
 
-/// The most bytes of a buffer that is bound, and which limit says so.
-fn byte_limit(limits: &Limits) -> (u64, &'static str) {
-    if limits.buffer_bytes < limits.binding_bytes {
-        (limits.buffer_bytes, "bytes of a buffer")
-    } else {
-        (limits.binding_bytes, "bytes of a storage binding")
+/// How the buffers of a plan are bound on a device, which limits their bytes.
+struct Bound {
+    images: BTreeSet<BufferId>,
+    buffers: BTreeSet<BufferId>,
+    limits: Limits,
+}
+
+impl Bound {
+    fn of(plan: &Plan, limits: &Limits) -> Self {
+        Self {
+            images: plan.image_sources(),
+            buffers: plan.buffers_bound(),
+            limits: *limits,
+        }
+    }
+
+    /// The most bytes that a buffer may have, and which limit says so. A weight that only images are made of is never
+    /// bound itself.
+    fn byte_limit(&self, id: BufferId) -> (u64, &'static str) {
+        let limits = &self.limits;
+        let image = (image_byte_limit(limits), "bytes of an image");
+        let binding = (limits.binding_bytes, "bytes of a storage binding");
+        let buffer = (limits.buffer_bytes, "bytes of a buffer");
+        let is_image = self.images.contains(&id);
+        let is_bound = !is_image || self.buffers.contains(&id);
+        let used = [(is_image, image), (is_bound, binding), (true, buffer)];
+        let used = used.into_iter().filter(|(used, _)| *used);
+        used.map(|(_, limit)| limit)
+            .min_by_key(|(bytes, _)| *bytes)
+            .unwrap_or(buffer)
     }
 }
 
@@ -177,9 +204,10 @@ pub fn check_sizes_within(
     limits: &Limits,
 ) -> Result<(), SizeErrors> {
     let mut problems = Vec::new();
-    let (limit, which) = byte_limit(limits);
-    let sized = |b: &&Buffer| !matches!(b.kind, BufferKind::Weight { .. });
-    for buffer in plan.buffers.iter().filter(sized) {
+    let bound = Bound::of(plan, limits);
+    let sized = |b: &Buffer| !matches!(b.kind, BufferKind::Weight { .. });
+    for (id, buffer) in plan.buffer_ids().filter(|(_, b)| sized(b)) {
+        let (limit, which) = bound.byte_limit(id);
         let shape = buffer.type_text();
         let name = buffer.name.clone();
         match size(&buffer.shape, dims) {

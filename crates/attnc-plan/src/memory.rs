@@ -11,9 +11,9 @@
 //! never has to grow.
 //!
 //! Entry: a plan [`Plan::check`] accepts. Exit: no two intermediates whose lifetimes meet share a
-//! slot, and every slot holds its largest tenant.
+//! slot, and every slot holds its largest tenant. Images ([`ImageSize`]) are shared in the same way.
 
-use crate::{BufferId, BufferKind, DimError, DimValues, Plan};
+use crate::{Access, BufferId, BufferKind, DimError, DimValues, ImageSize, Plan};
 use std::collections::BTreeMap;
 
 /// The steps during which an intermediate holds a value, both ends included.
@@ -52,6 +52,25 @@ pub fn lifetimes(plan: &Plan) -> BTreeMap<BufferId, Lifetime> {
     out
 }
 
+/// The steps during which buffers have to be in their images, weights aside, which always are.
+#[must_use]
+pub fn image_lifetimes(plan: &Plan) -> BTreeMap<BufferId, Lifetime> {
+    let mut out: BTreeMap<BufferId, Lifetime> = BTreeMap::new();
+    for (at, step) in plan.steps.iter().enumerate() {
+        let bound = plan.step_bindings(step);
+        for (_, id) in bound.filter(|(b, _)| b.access == Access::Image) {
+            if !matches!(plan.buffer(id).kind, BufferKind::Weight { .. }) {
+                let new = Lifetime {
+                    first: at,
+                    last: at,
+                };
+                out.entry(id).or_insert(new).last = at;
+            }
+        }
+    }
+    out
+}
+
 /// The arena of a plan at given lengths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryPlan {
@@ -59,7 +78,11 @@ pub struct MemoryPlan {
     pub slots: Vec<u64>,
     /// The slot of each intermediate that is used.
     pub slot_of: BTreeMap<BufferId, usize>,
-    /// Bytes of the whole arena: the sum of the slots.
+    /// The size of each image, shared as slots are.
+    pub images: Vec<ImageSize>,
+    /// The image of each buffer that has one, weights aside.
+    pub image_of: BTreeMap<BufferId, usize>,
+    /// Bytes of the whole arena: the sum of the slots and images.
     pub peak_bytes: u64,
     /// The most bytes alive at one step, which no planner can go below.
     pub live_peak_bytes: u64,
@@ -71,45 +94,62 @@ impl MemoryPlan {
     /// # Errors
     /// Where a length has no value or a size does not fit 63 bits.
     pub fn new(plan: &Plan, dims: &DimValues) -> Result<Self, DimError> {
-        let mut tenants = Vec::new();
-        for (id, life) in lifetimes(plan) {
-            tenants.push(Tenant {
-                id,
-                life,
-                bytes: plan.buffer(id).allocated_bytes(dims)?,
-            });
-        }
-        let live_peak_bytes = live_peak(&tenants, plan.steps.len());
-        // Largest first; of equal size, in the order they are written. Ids make the order total.
-        tenants.sort_by_key(|t| (std::cmp::Reverse(t.bytes), t.life.first, t.id));
-        let mut slots: Vec<Slot> = Vec::new();
-        let mut slot_of = BTreeMap::new();
-        for tenant in &tenants {
-            let free = slots
-                .iter()
-                .enumerate()
-                .filter(|(_, slot)| !slot.tenants.iter().any(|l| l.overlaps(tenant.life)))
-                .min_by_key(|(at, slot)| (slot.bytes, *at))
-                .map(|(at, _)| at);
-            let at = free.unwrap_or_else(|| {
-                slots.push(Slot {
-                    bytes: tenant.bytes,
-                    tenants: Vec::new(),
-                });
-                slots.len() - 1
-            });
-            slots[at].tenants.push(tenant.life);
-            slot_of.insert(tenant.id, at);
-        }
-        let slots: Vec<u64> = slots.into_iter().map(|s| s.bytes).collect();
-        let peak_bytes = slots.iter().sum();
+        let buffers = tenants(lifetimes(plan), |id| plan.buffer(id).allocated_bytes(dims))?;
+        let images = tenants(image_lifetimes(plan), |id| {
+            let bytes = plan.buffer(id).allocated_bytes(dims)?;
+            Ok(ImageSize::of(bytes).bytes())
+        })?;
+        let all: Vec<_> = buffers.iter().chain(&images).collect();
+        let live_peak_bytes = live_peak(&all, plan.steps.len());
+        let (slots, slot_of) = assign(buffers);
+        let (images, image_of) = assign(images);
+        let peak_bytes = slots.iter().chain(&images).sum();
         Ok(Self {
             slots,
             slot_of,
+            images: images.into_iter().map(ImageSize::of).collect(),
+            image_of,
             peak_bytes,
             live_peak_bytes,
         })
     }
+}
+
+fn tenants(
+    lives: BTreeMap<BufferId, Lifetime>,
+    bytes: impl Fn(BufferId) -> Result<u64, DimError>,
+) -> Result<Vec<Tenant>, DimError> {
+    let tenant = |(id, life)| {
+        let bytes = bytes(id)?;
+        Ok(Tenant { id, life, bytes })
+    };
+    lives.into_iter().map(tenant).collect()
+}
+
+/// Bytes of each slot, and the slot of each tenant.
+fn assign(mut tenants: Vec<Tenant>) -> (Vec<u64>, BTreeMap<BufferId, usize>) {
+    // Largest first; of equal size, in the order they are written. Ids make the order total.
+    tenants.sort_by_key(|t| (std::cmp::Reverse(t.bytes), t.life.first, t.id));
+    let mut slots: Vec<Slot> = Vec::new();
+    let mut slot_of = BTreeMap::new();
+    for tenant in &tenants {
+        let free = slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| !slot.tenants.iter().any(|l| l.overlaps(tenant.life)))
+            .min_by_key(|(at, slot)| (slot.bytes, *at))
+            .map(|(at, _)| at);
+        let at = free.unwrap_or_else(|| {
+            slots.push(Slot {
+                bytes: tenant.bytes,
+                tenants: Vec::new(),
+            });
+            slots.len() - 1
+        });
+        slots[at].tenants.push(tenant.life);
+        slot_of.insert(tenant.id, at);
+    }
+    (slots.into_iter().map(|s| s.bytes).collect(), slot_of)
 }
 
 struct Tenant {
@@ -123,7 +163,7 @@ struct Slot {
     tenants: Vec<Lifetime>,
 }
 
-fn live_peak(tenants: &[Tenant], steps: usize) -> u64 {
+fn live_peak(tenants: &[&Tenant], steps: usize) -> u64 {
     let (mut starts, mut ends) = (vec![0u64; steps + 1], vec![0u64; steps + 1]);
     for tenant in tenants {
         starts[tenant.life.first] += tenant.bytes;

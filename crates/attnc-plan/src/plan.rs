@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// The version of the plan format this crate reads and writes.
-pub const PLAN_VERSION: u32 = 2;
+pub const PLAN_VERSION: u32 = 3;
 
 /// An input or output of the model.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -36,6 +36,9 @@ pub struct Limits {
     pub uniform_offset_alignment: u32,
     /// Alignment in bytes of an offset into a storage buffer.
     pub storage_offset_alignment: u32,
+    /// Rows of an image, a two-dimensional texture.
+    #[serde(default = "usual_rows")]
+    pub image_rows: u32,
     /// Turns that the loops of one invocation may take together, nested or not. llvmpipe counted them, and when
     /// there had been 65535 it left every loop without a word (`LP_MAX_TGSI_LOOP_ITERATIONS` of Mesa's
     /// `lp_bld_limits.h`): Mesa 22.3.6 does, 26.1.6 does not. No other device is known to. What would go on is refused.
@@ -109,6 +112,11 @@ pub struct DeviceProfile {
     pub busy_workgroups: u32,
 }
 
+/// What every WebGPU device has.
+fn usual_rows() -> u32 {
+    8192
+}
+
 /// What is assumed of a GPU of which nothing is known: 32 cores of 8 subgroups each.
 fn usual_workgroups() -> u32 {
     256
@@ -134,6 +142,7 @@ impl DeviceProfile {
             uniform_bytes: 64 << 10,
             uniform_offset_alignment: 256,
             storage_offset_alignment: 256,
+            image_rows: usual_rows(),
             loop_turns: None,
         };
         Self {

@@ -40,7 +40,7 @@ impl Uniform {
 pub struct Step {
     /// What runs.
     pub kernel: KernelId,
-    /// One buffer for each storage binding of the kernel, in the order of
+    /// One buffer for each storage binding and image of the kernel, in the order of
     /// [`KernelArtifact::bindings`](crate::KernelArtifact::bindings).
     pub bindings: Vec<BufferId>,
     /// The words of the kernel's uniform struct in order; the runner pads to 16 bytes.

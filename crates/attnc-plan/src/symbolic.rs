@@ -1,10 +1,10 @@
 //! What a plan needs in memory, as expressions over its lengths.
 
-use crate::{Buffer, BufferId, Dim, Plan, lifetimes};
+use crate::{Buffer, BufferId, Dim, Plan, image_lifetimes, lifetimes};
 use attnc_ir::Extents;
 use std::collections::BTreeSet;
 
-/// The most bytes of intermediates alive at one step: `6144 * B * S`, or
+/// The most bytes of intermediates and images alive at one step: `6144 * B * S`, or
 /// `max(4 * B * S, 4096 * B)` where neither is the larger for all lengths. `0` without intermediates.
 ///
 /// This is the bound the planner works towards; what it reaches at given lengths is
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 #[must_use]
 pub fn arena_peak_expression(plan: &Plan) -> String {
     let mut live = vec![Dim::zero(); plan.steps.len()];
-    for (id, life) in lifetimes(plan) {
+    for (id, life) in lifetimes(plan).into_iter().chain(image_lifetimes(plan)) {
         let size = plan.buffer(id).size();
         for sum in &mut live[life.first..=life.last] {
             *sum = sum.clone() + size.clone();

@@ -3,11 +3,13 @@
 //! Everything that depends on the lengths is decided here, so that [`Executable::encode`] only records.
 
 use crate::executable::{REMEMBERED, State};
+use crate::images::{Image, ImageCopy, TEXEL};
 use crate::uniforms::Uniforms;
 use crate::{Error, Executable};
 use attnc_plan::{Access, BufferId, BufferKind, DimValues, MemoryPlan, Plan, Port, StepLaunch};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use wgpu::BindingResource::{Buffer, TextureView};
 
 /// A plan bound to lengths and buffers: ready to be recorded any number of times.
 #[derive(Debug)]
@@ -40,6 +42,8 @@ pub(crate) struct Dispatch {
     pub(crate) kernel: usize,
     pub(crate) groups: Vec<(u32, wgpu::BindGroup)>,
     pub(crate) workgroups: [u32; 3],
+    /// What is copied into images before it.
+    pub(crate) copies: Vec<ImageCopy>,
 }
 
 /// A buffer and how many bytes of it a tensor takes.
@@ -48,10 +52,17 @@ struct Place {
     bytes: u64,
 }
 
+/// Where the buffers of a plan live, and their images.
+struct Places {
+    buffers: BTreeMap<BufferId, Place>,
+    images: BTreeMap<BufferId, Image>,
+}
+
 impl Executable {
     /// Binds host buffers, by the names of inputs and outputs.
     ///
-    /// Buffers need `STORAGE` usage and at least the bytes of the tensor, rounded up to 4. Where the
+    /// Buffers need `STORAGE` usage and at least the bytes of the tensor, rounded up to 4; `COPY_SRC` usage as well, where
+    /// a step reads them through an image ([`Plan::image_sources`]). Where the
     /// same lengths and buffers were bound lately, that binding is returned and nothing is made, on the
     /// device or on the host.
     ///
@@ -111,11 +122,15 @@ impl Executable {
         let memory = MemoryPlan::new(&self.plan, dims)?;
         let made = state.arena.created;
         let arena = state.arena.take(device, &memory);
+        let images = state.arena.take_images(device, &memory);
         if state.arena.created != made {
             // Older bindings hold on to the slots that were just replaced.
             state.recent.clear();
         }
-        let places = self.places(dims, &host, &arena, &memory)?;
+        let places = Places {
+            buffers: self.places(dims, &host, &arena, &memory)?,
+            images: self.images(&images, &memory),
+        };
         let launches: Vec<StepLaunch> = self
             .plan
             .steps
@@ -125,6 +140,8 @@ impl Executable {
         let uniforms = Uniforms::new(device, &launches, limits.uniform_offset_alignment);
         state.buffers_created += uniforms.buffers();
         let mut dispatches = Vec::new();
+        // Buffers that their images have the latest contents of.
+        let mut copied = BTreeSet::new();
         for (step, launch) in launches.iter().enumerate() {
             if launch.workgroups == [0; 3] {
                 continue;
@@ -137,6 +154,7 @@ impl Executable {
                 kernel,
                 groups,
                 workgroups: launch.workgroups,
+                copies: self.copies(step, &places, &mut copied),
             });
         }
         Ok(Io {
@@ -182,12 +200,57 @@ impl Executable {
         Ok(places)
     }
 
+    /// The image of each buffer that has one.
+    fn images(&self, arena: &[Image], memory: &MemoryPlan) -> BTreeMap<BufferId, Image> {
+        let of_weights = self.weights.images.iter();
+        let of_weights = of_weights.map(|(id, image)| (*id, image.clone()));
+        let others = memory.image_of.iter();
+        of_weights
+            .chain(others.map(|(id, &slot)| (*id, arena[slot].clone())))
+            .collect()
+    }
+
+    /// What has to be copied into images before the step, since it was written after it was copied last or never
+    /// copied; what the step writes has to be copied anew.
+    fn copies(
+        &self,
+        step: usize,
+        places: &Places,
+        copied: &mut BTreeSet<BufferId>,
+    ) -> Vec<ImageCopy> {
+        let mut copies = Vec::new();
+        let bindings = self.plan.step_bindings(&self.plan.steps[step]);
+        let (read, other): (Vec<_>, Vec<_>) =
+            bindings.partition(|(b, _)| b.access == Access::Image);
+        for (_, id) in read {
+            let is_weight = self.weights.images.contains_key(&id);
+            let (buffer, image) = (places.buffers.get(&id), places.images.get(&id));
+            if let (false, Some(buffer), Some(image)) = (is_weight, buffer, image)
+                && copied.insert(id)
+            {
+                copies.push(ImageCopy {
+                    from: buffer.buffer.clone(),
+                    to: image.clone(),
+                    // Nothing reads the last elements where they are no whole texel: kernels read by fours.
+                    count: buffer.bytes / TEXEL,
+                });
+            }
+        }
+        for (_, id) in other
+            .into_iter()
+            .filter(|(b, _)| b.access == Access::ReadWrite)
+        {
+            copied.remove(&id);
+        }
+        copies
+    }
+
     fn bind_groups(
         &self,
         device: &wgpu::Device,
         step: usize,
         launch: &StepLaunch,
-        places: &BTreeMap<BufferId, Place>,
+        places: &Places,
         uniforms: &Uniforms,
     ) -> Vec<(u32, wgpu::BindGroup)> {
         let step = &self.plan.steps[step];
@@ -196,20 +259,26 @@ impl Executable {
         let mut storage = step.bindings.iter();
         let mut entries: BTreeMap<u32, Vec<wgpu::BindGroupEntry<'_>>> = BTreeMap::new();
         for binding in &kernel.bindings {
-            let range = match binding.access {
-                Access::Uniform => uniforms.binding(&launch.uniforms),
-                Access::Read | Access::ReadWrite => storage
-                    .next()
-                    .and_then(|id| places.get(id))
-                    .map(|place| wgpu::BufferBinding {
-                        buffer: &place.buffer,
-                        offset: 0,
-                        size: wgpu::BufferSize::new(place.bytes),
-                    }),
+            let mut next = || storage.next();
+            let resource = match binding.access {
+                Access::Uniform => uniforms.binding(&launch.uniforms).map(Buffer),
+                Access::Read | Access::ReadWrite => {
+                    let place = next().and_then(|id| places.buffers.get(id));
+                    place.map(|place| {
+                        Buffer(wgpu::BufferBinding {
+                            buffer: &place.buffer,
+                            offset: 0,
+                            size: wgpu::BufferSize::new(place.bytes),
+                        })
+                    })
+                }
+                Access::Image => {
+                    let image = next().and_then(|id| places.images.get(id));
+                    image.map(|image| TextureView(&image.view))
+                }
             };
             // `Plan::check` has seen that all are there; were one not, wgpu would refuse the group.
-            if let Some(range) = range {
-                let resource = wgpu::BindingResource::Buffer(range);
+            if let Some(resource) = resource {
                 let entry = wgpu::BindGroupEntry {
                     binding: binding.binding,
                     resource,
@@ -239,6 +308,7 @@ impl Executable {
     ) -> Result<Vec<wgpu::Buffer>, Error> {
         self.check_sizes(dims)?;
         let mut wrong = unknown_names(&self.plan, given);
+        let copied = self.plan.image_sources();
         let mut host = Vec::new();
         for port in ports_of(&self.plan) {
             let Some((_, buffer)) = given.iter().find(|(name, _)| *name == port.name) else {
@@ -250,6 +320,13 @@ impl Executable {
                 continue;
             };
             wrong.extend(self.unfit(port, dims, buffer)?);
+            let copies = copied.contains(&port.buffer);
+            if copies && !buffer.usage().contains(wgpu::BufferUsages::COPY_SRC) {
+                wrong.push(format!(
+                    "`{}`: its buffer was made without COPY_SRC usage, and is copied into an image",
+                    port.name
+                ));
+            }
             host.push((*buffer).clone());
         }
         if wrong.is_empty() {

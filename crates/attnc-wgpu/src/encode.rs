@@ -4,23 +4,34 @@ use crate::bind::Dispatch;
 use crate::{Executable, Io};
 
 impl Executable {
-    /// Records all steps as one compute pass. Nothing is allocated or compiled.
+    /// Records all steps, as one compute pass, but that a new one starts where buffers are copied into images before a
+    /// step. Nothing is allocated or compiled.
     ///
     /// wgpu orders the dispatches by what they read and write, also against passes of the host before
     /// and after.
     pub fn encode(&self, encoder: &mut wgpu::CommandEncoder, io: &Io) {
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-            label: Some(&self.plan.model),
-            timestamp_writes: None,
-        });
-        let mut current = None;
-        for dispatch in &io.dispatches {
-            if current != Some(dispatch.kernel) {
-                pass.set_pipeline(&self.pipelines[dispatch.kernel].pipeline);
-                current = Some(dispatch.kernel);
+        for dispatches in io.dispatches.chunk_by(|_, next| next.copies.is_empty()) {
+            record_copies(encoder, &dispatches[0]);
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                label: Some(&self.plan.model),
+                timestamp_writes: None,
+            });
+            let mut current = None;
+            for dispatch in dispatches {
+                if current != Some(dispatch.kernel) {
+                    pass.set_pipeline(&self.pipelines[dispatch.kernel].pipeline);
+                    current = Some(dispatch.kernel);
+                }
+                record(&mut pass, dispatch);
             }
-            record(&mut pass, dispatch);
         }
+    }
+}
+
+/// What has to be in images before the step.
+pub(crate) fn record_copies(encoder: &mut wgpu::CommandEncoder, dispatch: &Dispatch) {
+    for copy in &dispatch.copies {
+        copy.record(encoder);
     }
 }
 

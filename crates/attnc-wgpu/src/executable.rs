@@ -43,7 +43,7 @@ pub struct Stats {
     pub pipelines_created: u64,
     /// Bind groups made; running at lengths and buffers seen before makes none.
     pub bind_groups_created: u64,
-    /// Buffers made: of weights, of the arena, of uniforms, and those of a [`Runner`](crate::Runner).
+    /// Buffers and images made: of weights, of the arena, of uniforms, and those of a [`Runner`](crate::Runner).
     /// Running at lengths and buffers seen before makes none.
     pub buffers_created: u64,
     /// Those of the arena among them.

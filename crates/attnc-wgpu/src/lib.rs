@@ -31,6 +31,7 @@ mod devices;
 mod encode;
 mod error;
 mod executable;
+mod images;
 mod inputs;
 mod outputs;
 mod pipeline;

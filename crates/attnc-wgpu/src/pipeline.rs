@@ -101,20 +101,26 @@ fn group_layouts(
 }
 
 fn layout_entry(binding: &Binding) -> wgpu::BindGroupLayoutEntry {
+    // The size is left to the dispatch, since it depends on the lengths.
+    let buffer = |ty| wgpu::BindingType::Buffer {
+        ty,
+        has_dynamic_offset: false,
+        min_binding_size: None,
+    };
     let ty = match binding.access {
-        Access::Uniform => wgpu::BufferBindingType::Uniform,
-        Access::Read => wgpu::BufferBindingType::Storage { read_only: true },
-        Access::ReadWrite => wgpu::BufferBindingType::Storage { read_only: false },
+        Access::Uniform => buffer(wgpu::BufferBindingType::Uniform),
+        Access::Read => buffer(wgpu::BufferBindingType::Storage { read_only: true }),
+        Access::ReadWrite => buffer(wgpu::BufferBindingType::Storage { read_only: false }),
+        Access::Image => wgpu::BindingType::StorageTexture {
+            access: wgpu::StorageTextureAccess::ReadOnly,
+            format: wgpu::TextureFormat::Rgba32Float,
+            view_dimension: wgpu::TextureViewDimension::D2,
+        },
     };
     wgpu::BindGroupLayoutEntry {
         binding: binding.binding,
         visibility: wgpu::ShaderStages::COMPUTE,
-        // The size is left to the dispatch, since it depends on the lengths.
-        ty: wgpu::BindingType::Buffer {
-            ty,
-            has_dynamic_offset: false,
-            min_binding_size: None,
-        },
+        ty,
         count: None,
     }
 }

@@ -98,6 +98,7 @@ fn convert(limits: &wgpu::Limits) -> Limits {
         uniform_bytes: u32::try_from(limits.max_uniform_buffer_binding_size).unwrap_or(u32::MAX),
         uniform_offset_alignment: limits.min_uniform_buffer_offset_alignment,
         storage_offset_alignment: limits.min_storage_buffer_offset_alignment,
+        image_rows: limits.max_texture_dimension_2d,
         loop_turns: None,
     }
 }

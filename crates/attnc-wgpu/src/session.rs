@@ -296,7 +296,7 @@ impl Runner {
     fn upload(&self, inputs: &dyn Inputs) -> Result<(), Error> {
         for (port, buffer) in self.executable.plan.inputs.iter().zip(&self.ports) {
             if let (Some(tensor), Some(buffer)) = (inputs::find(inputs, &port.name), buffer) {
-                write(&self.queue, buffer, tensor.bytes, |_| Ok(()))?;
+                write(&self.queue, buffer, tensor.bytes)?;
             }
         }
         Ok(())

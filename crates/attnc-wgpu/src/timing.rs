@@ -1,7 +1,8 @@
 //! Timing each step with timestamp queries.
 //!
 //! Each step gets a pass of its own, with a timestamp at either end: passes are what every device with
-//! timestamps can time. The sum is therefore a little more than one pass over all steps takes.
+//! timestamps can time. The sum is therefore a little more than one pass over all steps takes, but that copies into
+//! images, between passes, are in no step's time.
 
 use crate::bind::{Dispatch, Io};
 use crate::readback::Staging;
@@ -71,6 +72,7 @@ impl Executable {
         let staging = Staging::new(device, "attnc step times", size);
         let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         for (dispatch, first) in dispatches.iter().zip((0..count).step_by(2)) {
+            encode::record_copies(&mut encoder, dispatch);
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
                 label: Some(&self.plan.steps[dispatch.step].op),
                 timestamp_writes: Some(wgpu::ComputePassTimestampWrites {

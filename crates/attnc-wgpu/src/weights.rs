@@ -1,7 +1,8 @@
 //! Uploading weights, once, straight from the bytes the source lends, those in panels a panel at a time.
 
+use crate::images::Image;
 use crate::{Error, readback, scope};
-use attnc_plan::{Buffer, BufferId, Panels, Plan, WeightSource};
+use attnc_plan::{Buffer, BufferId, ImageSize, Panels, Plan, WeightSource};
 use std::collections::BTreeMap;
 
 /// Weights are handed to the queue in pieces of this size…
@@ -14,10 +15,38 @@ const FLUSH: usize = 4 * CHUNK;
 #[derive(Debug, Default)]
 pub(crate) struct DeviceWeights {
     pub(crate) buffers: BTreeMap<BufferId, wgpu::Buffer>,
-    /// Bytes uploaded; a weight that several buffers name in one order counts once.
+    /// Those that are read through images, which need no buffer if nothing else reads them.
+    pub(crate) images: BTreeMap<BufferId, Image>,
+    /// Bytes uploaded; a weight that several buffers name in one order counts once, and another
+    /// time where it is needed as an image too.
     pub(crate) bytes: u64,
     /// Buffers made.
     pub(crate) made: u64,
+}
+
+/// Where bytes of a weight go.
+#[derive(Clone)]
+enum Target {
+    Buffer(wgpu::Buffer),
+    Image(Image),
+}
+
+impl Target {
+    fn new(device: &wgpu::Device, name: &str, bytes: u64, in_image: bool) -> Self {
+        let size = bytes.next_multiple_of(16).max(16);
+        match in_image {
+            true => Self::Image(Image::new(device, name, ImageSize::of(size))),
+            false => Self::Buffer(storage_buffer(device, name, size)),
+        }
+    }
+
+    /// Hands bytes to the queue; they start and end at words, in an image at texels.
+    fn write(&self, queue: &wgpu::Queue, start: u64, bytes: &[u8]) {
+        match self {
+            Self::Buffer(buffer) => queue.write_buffer(buffer, start, bytes),
+            Self::Image(image) => image.write(queue, start, bytes),
+        }
+    }
 }
 
 /// Uploads the weights of a plan, which the device can bind (`attnc_plan::check_weights`).
@@ -28,44 +57,77 @@ pub(crate) fn upload(
     source: &dyn WeightSource,
 ) -> Result<DeviceWeights, Error> {
     let found = collect(plan, source)?;
-    let mut known: BTreeMap<(&str, Option<Panels>), wgpu::Buffer> = BTreeMap::new();
+    let (in_images, bound) = (plan.image_sources(), plan.buffers_bound());
+    let mut known: BTreeMap<(&str, Option<Panels>, bool), Target> = BTreeMap::new();
     let mut out = DeviceWeights::default();
-    let mut staged = 0;
+    let mut sent = Sent {
+        device,
+        queue,
+        staged: 0,
+    };
     for (id, name, bytes) in found {
-        let order = plan.buffer(id).panels;
-        let buffer = match known.get(&(name, order)) {
-            Some(buffer) => buffer.clone(),
-            None => {
-                let during = format_args!("uploading weight `{name}` ({} bytes)", bytes.len());
-                let buffer = scope::guarded(device, &during, || {
-                    let size = (bytes.len() as u64).next_multiple_of(16).max(16);
-                    let buffer = storage_buffer(device, name, size);
-                    let written = |piece| {
-                        staged += piece;
-                        if staged < FLUSH {
-                            return Ok(());
-                        }
-                        staged = 0;
-                        queue.submit([]);
-                        readback::wait(device, &during)
-                    };
-                    match order {
-                        None => write(queue, &buffer, bytes, written),
-                        Some(order) => {
-                            write_panels(queue, &buffer, bytes, plan.buffer(id), order, written)
-                        }
-                    }?;
-                    Ok(buffer)
-                })?;
-                out.bytes += bytes.len() as u64;
-                out.made += 1;
-                known.insert((name, order), buffer.clone());
-                buffer
+        let weight = plan.buffer(id);
+        let image = in_images.contains(&id);
+        let wanted = [(true, image), (false, !image || bound.contains(&id))];
+        for (image, _) in wanted.into_iter().filter(|(_, wanted)| *wanted) {
+            let key = (name, weight.panels, image);
+            let target = match known.get(&key) {
+                Some(target) => target.clone(),
+                None => {
+                    let target = sent.send(weight, name, bytes, image)?;
+                    out.bytes += bytes.len() as u64;
+                    out.made += 1;
+                    known.insert(key, target.clone());
+                    target
+                }
+            };
+            match target {
+                Target::Buffer(buffer) => drop(out.buffers.insert(id, buffer)),
+                Target::Image(image) => drop(out.images.insert(id, image)),
             }
-        };
-        out.buffers.insert(id, buffer);
+        }
     }
     Ok(out)
+}
+
+/// What is on its way to the device.
+struct Sent<'d> {
+    device: &'d wgpu::Device,
+    queue: &'d wgpu::Queue,
+    /// Bytes that the queue keeps a copy of.
+    staged: usize,
+}
+
+impl Sent<'_> {
+    /// Brings one weight to the device.
+    fn send(
+        &mut self,
+        weight: &Buffer,
+        name: &str,
+        bytes: &[u8],
+        image: bool,
+    ) -> Result<Target, Error> {
+        let during = format_args!("uploading weight `{name}` ({} bytes)", bytes.len());
+        let (device, queue) = (self.device, self.queue);
+        scope::guarded(device, &during, || {
+            let target = Target::new(device, name, bytes.len() as u64, image);
+            let put = |start: u64, piece: &[u8]| {
+                target.write(queue, start, piece);
+                self.staged += piece.len();
+                if self.staged < FLUSH {
+                    return Ok(());
+                }
+                self.staged = 0;
+                queue.submit([]);
+                readback::wait(device, &during)
+            };
+            match weight.panels {
+                None => in_pieces(bytes, put),
+                Some(order) => in_panels(bytes, weight, order, put),
+            }?;
+            Ok(target)
+        })
+    }
 }
 
 /// A storage buffer the queue can write.
@@ -80,35 +142,37 @@ pub(crate) fn storage_buffer(device: &wgpu::Device, label: &str, size: u64) -> w
     })
 }
 
-/// Writes bytes to the start of a buffer, piece by piece, and says how large each was; a tail that is no
-/// multiple of 4 is filled up with zeros.
-pub(crate) fn write(
-    queue: &wgpu::Queue,
-    buffer: &wgpu::Buffer,
+/// Writes bytes to the start of a buffer.
+pub(crate) fn write(queue: &wgpu::Queue, buffer: &wgpu::Buffer, bytes: &[u8]) -> Result<(), Error> {
+    in_pieces(bytes, |start, piece| {
+        queue.write_buffer(buffer, start, piece);
+        Ok(())
+    })
+}
+
+/// Hands out bytes piece by piece, with where each starts; a tail that is no multiple of 4 is filled up with zeros.
+fn in_pieces(
     bytes: &[u8],
-    mut written: impl FnMut(usize) -> Result<(), Error>,
+    mut put: impl FnMut(u64, &[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let whole = bytes.len() / 4 * 4;
     for (n, chunk) in bytes[..whole].chunks(CHUNK).enumerate() {
-        queue.write_buffer(buffer, (n * CHUNK) as u64, chunk);
-        written(chunk.len())?;
+        put((n * CHUNK) as u64, chunk)?;
     }
     if whole < bytes.len() {
         let mut tail = [0; 4];
         tail[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
-        queue.write_buffer(buffer, whole as u64, &tail);
+        put(whole as u64, &tail)?;
     }
     Ok(())
 }
 
-/// As [`write`], in panels.
-fn write_panels(
-    queue: &wgpu::Queue,
-    buffer: &wgpu::Buffer,
+/// As [`in_pieces`], in panels.
+fn in_panels(
     bytes: &[u8],
     weight: &Buffer,
     panels: Panels,
-    mut written: impl FnMut(usize) -> Result<(), Error>,
+    mut put: impl FnMut(u64, &[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let k = weight.shape[panels.k_axis as usize].as_const();
     let k = k.and_then(|k| usize::try_from(k).ok()).unwrap_or_default();
@@ -119,8 +183,7 @@ fn write_panels(
     }
     for number in 0..bytes.len() / piece.len() {
         panels.pack(bytes, k, element, number, &mut piece);
-        queue.write_buffer(buffer, (number * piece.len()) as u64, &piece);
-        written(piece.len())?;
+        put((number * piece.len()) as u64, &piece)?;
     }
     Ok(())
 }

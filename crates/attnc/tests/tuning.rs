@@ -236,23 +236,23 @@ fn chosen(session: &Session, problem: &str) -> Vec<(String, Why)> {
 }
 
 fn fastest() {
-    let device = made_up(&[("rows.", 0.25)]);
+    let device = made_up(&[("tiled.", 0.25)]);
     let mut first = session(&device, true);
     assert!(
         chosen(&first, "matmul")
             .iter()
-            .all(|(name, _)| !name.starts_with("rows."))
+            .all(|(name, _)| !name.starts_with("tiled."))
     );
     let report = tune(&mut first, 5).unwrap();
     assert_eq!((report.failed.len(), report.kept), (0, None));
     let matmul = &report.problems[0];
     assert_eq!((matmul.ratio, matmul.uses), (Some(0.25), 1), "{matmul:?}");
-    assert!(matmul.chosen.starts_with("rows."), "{matmul:?}");
+    assert!(matmul.chosen.starts_with("tiled."), "{matmul:?}");
     assert!(report.after_ms < report.before_ms);
     let taken = |session: &Session| {
         let found = chosen(session, "matmul");
         assert_eq!(found.len(), 1);
-        assert!(found[0].0.starts_with("rows."), "{found:?}");
+        assert!(found[0].0.starts_with("tiled."), "{found:?}");
         assert_eq!(found[0].1, Why::Measured { ratio: 0.25 });
     };
     taken(&first);
@@ -272,11 +272,11 @@ fn fastest() {
 }
 
 fn first_run() {
-    let device = made_up(&[("rows.", 0.25)]);
+    let device = made_up(&[("tiled.", 0.25)]);
     let mut tuned = session(&device, true);
     let expected = session(&device, false).run(&inputs(5)).unwrap();
     assert_eq!(tuned.run(&inputs(5)).unwrap(), expected);
-    assert!(chosen(&tuned, "matmul")[0].0.starts_with("rows."));
+    assert!(chosen(&tuned, "matmul")[0].0.starts_with("tiled."));
     let compiled = device.compiled.get();
     tuned.run(&inputs(5)).unwrap();
     assert_eq!(device.compiled.get(), compiled, "it is measured once");
@@ -291,11 +291,11 @@ fn first_run() {
     );
     // Nothing is faster than itself: what was measured anew says the same.
     tune(&mut again, 5).unwrap();
-    assert!(chosen(&again, "matmul")[0].0.starts_with("rows."));
+    assert!(chosen(&again, "matmul")[0].0.starts_with("tiled."));
 }
 
 fn without_work() {
-    let device = made_up(&[("rows.", 0.25)]);
+    let device = made_up(&[("tiled.", 0.25)]);
     let mut tuned = session(&device, true);
     tuned.run(&inputs(5)).unwrap();
     let of = |session: &Session| chosen(session, "attention");
@@ -319,8 +319,8 @@ fn without_work() {
 
 fn failing() {
     let device = Rc::new(Device {
-        takes: [("rows.", 0.25)].into(),
-        refuses: Some("rows."),
+        takes: [("tiled.", 0.25)].into(),
+        refuses: Some("tiled."),
         ..Device::default()
     });
     let mut tuned = session(&device, true);
@@ -329,10 +329,10 @@ fn failing() {
         report
             .failed
             .iter()
-            .any(|f| f.contains("rows.") && f.contains("compile rows.")),
+            .any(|f| f.contains("tiled.") && f.contains("compile tiled.")),
         "{report:?}"
     );
-    assert!(!chosen(&tuned, "matmul")[0].0.starts_with("rows."));
+    assert!(!chosen(&tuned, "matmul")[0].0.starts_with("tiled."));
     tuned.run(&inputs(5)).unwrap();
 }
 

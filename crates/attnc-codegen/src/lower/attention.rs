@@ -157,6 +157,7 @@ impl Lowerer<'_> {
             tile: format!("{}; {}", kernel.describe(), chosen.why),
             uniforms: problem.uniforms(attention.scale, window),
             operands,
+            images: kernel.images(),
             workgroups: kernel.workgroups(sizes, size) * when.clone(),
             flops: problem.flops(attention) * when.clone(),
             turns: of_attention(&kernel, sizes, &tiles, &self.plan.profile),

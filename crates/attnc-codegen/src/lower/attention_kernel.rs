@@ -5,12 +5,12 @@
 
 use super::attention_parts::{FEW, idle, split};
 use super::attention_problem::Sizes;
-use super::div_ceil;
+use super::{div_ceil, images};
 use crate::Stored;
 use crate::choice::{Candidate, Choices, Costs, KernelShape, exchange_width, waste};
 use crate::micro::{
-    Access, AttentionTile, LANES, MAX_HELD, MatrixAttentionTile, MicroError, SubgroupAttentionTile,
-    TiledAttentionTile, Weights,
+    Access, AttentionTile, KvLoads, LANES, MAX_HELD, MatrixAttentionTile, MicroError,
+    SubgroupAttentionTile, TiledAttentionTile, Weights,
 };
 use crate::params::{self, BLOCK};
 use attnc_ir::Dim;
@@ -33,6 +33,17 @@ pub(super) struct AttentionNeeds {
     pub(super) fills: bool,
     /// Heads that share K and V, and may share tiles.
     pub(super) heads_per_kv: u32,
+}
+
+impl AttentionNeeds {
+    /// Whether K and V are to be read through images, into which they are copied for it: where the device gains from
+    /// images and many rows read the copy.
+    fn kv_in_images(&self, profile: &DeviceProfile) -> bool {
+        let rows = self.q_len.map(|n| n.saturating_mul(self.heads_per_kv));
+        images::suit(profile, self.rows.operands)
+            && !self.rows.part
+            && rows.is_none_or(|n| n >= images::WORTH_ROWS)
+    }
 }
 
 /// A kernel and its tile.
@@ -108,6 +119,15 @@ impl AttentionKernel {
         match self {
             Self::Split(_, keys) => Some(*keys),
             _ => None,
+        }
+    }
+
+    /// The operands that are bound as images.
+    pub(super) fn images(&self) -> Vec<&'static str> {
+        match self {
+            Self::Subgroup(tile) => tile.images(),
+            Self::Rows(_) | Self::Tiled(_) | Self::Matrix(_) => Vec::new(),
+            Self::Split(of, _) => of.images(),
         }
     }
 
@@ -283,7 +303,13 @@ pub(super) fn subgroup(
         return None;
     }
     let suits = |dim| SubgroupAttentionTile::suits_eights(width, all.operands, dim);
-    let eights = needs.kv_by_eights && suits(all.qk_dim) && suits(all.v_dim);
+    let kv = if needs.kv_in_images(profile) {
+        KvLoads::Images
+    } else if needs.kv_by_eights && suits(all.qk_dim) && suits(all.v_dim) {
+        KvLoads::Eights
+    } else {
+        KvLoads::Fours
+    };
     let used = needs.q_len.map(|n| n * needs.heads_per_kv);
     let group = used.map_or(width, |n| n.next_power_of_two().min(width));
     let chunks = |dim: u32| dim.div_ceil(4 * width);
@@ -301,7 +327,7 @@ pub(super) fn subgroup(
         qk_dim: all.qk_dim,
         v_dim: all.v_dim,
         operands: all.operands,
-        eights,
+        kv,
         result: all.result,
         masked: all.masked,
         scores_mask: all.scores_mask,
@@ -311,15 +337,20 @@ pub(super) fn subgroup(
     };
     let rows = f64::from(tile.rows());
     let (qk, v) = (f64::from(chunks(all.qk_dim)), f64::from(chunks(all.v_dim)));
-    let of_four = match eights {
-        true => costs.load(4) / 2.0,
-        false => costs.load(all.operands.words_of_four()),
+    let of_four = match kv {
+        KvLoads::Fours => costs.load(all.operands.words_of_four()),
+        KvLoads::Eights => costs.load(4) / 2.0,
+        KvLoads::Images => costs.image,
     };
     let each = (qk + v) * of_four / rows + 4.0 * (2.0 * qk + 3.0 * v) + 3.0 * costs.exchange;
     // Lanes of a wider subgroup idle.
     let idle = f64::from(costs.lanes) / f64::from(width.min(costs.lanes));
     let cost = each * idle * waste(tile.rows(), used);
-    let name = format!("g{groups}x{group}{}", dims(all));
+    let image = match kv {
+        KvLoads::Images => "kvi",
+        KvLoads::Fours | KvLoads::Eights => "",
+    };
+    let name = format!("g{groups}x{group}{}{image}", dims(all));
     Some((
         AttentionKernel::Subgroup(tile),
         Candidate {

@@ -37,6 +37,8 @@ pub(super) struct Dispatch {
     pub(super) uniforms: Vec<Uniform>,
     /// Buffers of `@group(0)`, binding 1 first.
     pub(super) operands: Vec<BufferId>,
+    /// The variables of those that are read through images.
+    pub(super) images: Vec<&'static str>,
     /// The operation, where it is not the node's own.
     pub(super) op: Option<&'static str>,
     /// Workgroups.
@@ -59,6 +61,7 @@ pub(super) struct Parts {
     store: Option<&'static str>,
     /// Whether it binds f16 as the device knows it.
     f16: bool,
+    images: Vec<&'static str>,
     mod_files: Vec<&'static str>,
     mods: String,
     /// Name and sign of the words that `mods` adds to `Shape`.
@@ -76,6 +79,7 @@ impl Dispatch {
             combine: self.combine,
             store: self.store,
             f16,
+            images: self.images.clone(),
             mod_files: self.mod_files.clone(),
             mods: self.mods.text.clone(),
             fields: fields.map(|f| (f.name.clone(), f.signed)).collect(),
@@ -214,7 +218,17 @@ fn link(dispatch: &Dispatch, f16: bool) -> Result<Linked, Diagnostic> {
             .note("this is a bug in attnc: please report it with the model")
     })?;
     extend_shape(&mut linked, &dispatch.mods.fields);
+    for operand in &dispatch.images {
+        bind_image(&mut linked, operand);
+    }
     Ok(linked)
+}
+
+/// Makes an image of an operand that the kernel declares as a buffer: a type cannot be a parameter of both.
+fn bind_image(linked: &mut Linked, operand: &str) {
+    let buffer = format!("var<storage, read> {operand}: array<{operand}_item>;");
+    let image = format!("var {operand}: texture_storage_2d<rgba32float, read>;");
+    linked.source = linked.source.replacen(&buffer, &image, 1);
 }
 
 /// Appends fields to the kernel's `struct Shape`: a kernel has one uniform buffer, and the lengths that
@@ -257,6 +271,7 @@ fn artifact(name: String, dispatch: &Dispatch, linked: &Linked, report: &Report)
             validate::Access::Uniform => Access::Uniform,
             validate::Access::ReadOnly => Access::Read,
             validate::Access::ReadWrite => Access::ReadWrite,
+            validate::Access::Image => Access::Image,
         },
         name: b.name.clone(),
     });

@@ -88,6 +88,7 @@ impl Lowerer<'_> {
             ),
             uniforms: words,
             operands: vec![result],
+            images: Vec::new(),
             workgroups: div_ceil(&columns, self.workgroup_size),
             flops,
             turns: turns(key_dim, &k[2], linear, &heads_per_kv),

@@ -175,6 +175,8 @@ impl Problem {
             } else {
                 Access::Scalar
             },
+            a_image: false,
+            b_image: false,
             operands: Stored::F32,
             c_eights: false,
             epilogue: Access::Scalar,

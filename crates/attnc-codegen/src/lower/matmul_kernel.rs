@@ -22,6 +22,8 @@ pub(super) struct MatmulNeeds {
     pub(super) b_by_eights: bool,
     /// Whether rows of C may be written by eights.
     pub(super) c_by_eights: bool,
+    /// Where operands are worth an image.
+    pub(super) images: WorthImages,
     /// Products.
     pub(super) batches: Option<u32>,
     /// Rows of the result, if known.
@@ -60,6 +62,17 @@ const TYPICAL: u32 = 256;
 /// Rows of a long run: enough that no core is idle.
 const MANY: u32 = 1 << 20;
 
+/// Which operands are read through images.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WorthImages {
+    /// Whether A is, where lanes share its rows: it is copied for that.
+    pub(super) a: bool,
+    /// Whether B is, where lanes share rows of A: it is copied for that.
+    pub(super) b: bool,
+    /// Whether B is in any case: a weight in panels.
+    pub(super) panels: bool,
+}
+
 impl MatmulNeeds {
     /// Every tile that can compute it, the cheapest first.
     pub(super) fn candidates(&self, profile: &DeviceProfile) -> Vec<(MatmulTile, Candidate)> {
@@ -70,6 +83,7 @@ impl MatmulNeeds {
         tiles.extend(self.staged(profile));
         tiles.extend(self.matrices(profile));
         let with_cost = |tile: MatmulTile| {
+            let tile = self.with_images(tile);
             let b = self.right_load(&tile);
             let c_eights = self.writes_eights(&tile);
             let tile = MatmulTile {
@@ -176,12 +190,25 @@ impl MatmulNeeds {
         tiles.filter(|tile| fits(tile, profile)).collect()
     }
 
+    /// The tile with what it reads through images.
+    fn with_images(&self, tile: MatmulTile) -> MatmulTile {
+        let WorthImages { a, b, panels } = self.images;
+        let shares = matches!(tile.division, Division::Subgroup { .. });
+        let b_vectors = matches!(tile.b, RightLoad::NVec4 | RightLoad::KVec4);
+        let in_panels = matches!(tile.b, RightLoad::Panels { .. });
+        MatmulTile {
+            a_image: a && shares,
+            b_image: b && shares && b_vectors || panels && in_panels,
+            ..tile
+        }
+    }
+
     /// How a tile reads B: by eights, where it may and has as many columns of its own.
     fn right_load(&self, tile: &MatmulTile) -> RightLoad {
         let may = self.b_by_eights && !tile.k_tail && tile.operands == Stored::F32Pairs;
         let eights = may && tile.columns.is_multiple_of(8) && tile.staged().is_none();
         match tile.b {
-            RightLoad::NVec4 if eights => RightLoad::NVec8,
+            RightLoad::NVec4 if eights && !tile.b_image => RightLoad::NVec8,
             b => b,
         }
     }
@@ -266,10 +293,12 @@ impl MatmulNeeds {
         let four = costs.load(tile.operands.words_of_four());
         // Four steps of k of a row of A, and of a column of B.
         let a = match tile.a {
+            LeftLoad::KVec4 if tile.a_image => costs.image,
             LeftLoad::KVec4 => four,
             LeftLoad::Scalar | LeftLoad::Element => 4.0 * costs.load(1),
         };
         let b = match tile.b {
+            _ if tile.b_image => costs.image,
             RightLoad::NVec4 | RightLoad::KVec4 => four,
             RightLoad::Panels { .. } if tile.operands != Stored::F32Pairs => four,
             RightLoad::NVec8 | RightLoad::Panels { .. } => costs.load(4) / 2.0,

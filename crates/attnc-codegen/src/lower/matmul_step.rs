@@ -4,10 +4,10 @@
 
 use super::kernel::Dispatch;
 use super::matmul::Problem;
-use super::matmul_kernel::{FEW, MatmulNeeds};
+use super::matmul_kernel::{FEW, MatmulNeeds, WorthImages};
 use super::pointwise::operations;
 use super::turns::of_matmul;
-use super::{Lowerer, constant, div_ceil, label};
+use super::{Lowerer, constant, div_ceil, images, label};
 use crate::Stored;
 use crate::choice::KernelShape;
 use crate::micro::{Access, Division, LeftLoad, MatmulTile, RightLoad};
@@ -65,6 +65,7 @@ impl Lowerer<'_> {
             },
             b_by_eights: problem.b_by_eights(),
             c_by_eights: problem.c_by_eights(),
+            images: self.worth_images(value, problem, Stored::of(operands, profile)),
             batches: constant(&problem.batches()),
             m: constant(problem.rows()),
             n: constant(&problem.n),
@@ -90,6 +91,24 @@ impl Lowerer<'_> {
         let more = more.minimum(&Dim::one(), &none);
         self.matmul_step(value, problem, &few, &(Dim::one() - more.clone()))?;
         self.matmul_step(value, problem, &any, &more)
+    }
+
+    /// Which operands are read through images. Constants are, where they are in panels, since then nothing else reads
+    /// them; other operands are copied, if as many read the copy as pays.
+    fn worth_images(&self, value: ValueId, problem: &Problem, operands: Stored) -> WorthImages {
+        let profile = &self.plan.profile;
+        let suit = images::suit(profile, operands);
+        let at_least = |dim: &Dim, least: u32| constant(dim).is_none_or(|n| n >= least);
+        let is_computed = |operand: usize| {
+            let operand = self.graph.node(value).operands()[operand];
+            let base = layout::source_index(self.graph, operand).0;
+            !matches!(self.graph.node(base).op, Op::Constant(_))
+        };
+        WorthImages {
+            a: suit && is_computed(0) && at_least(&problem.n, images::WORTH_COLUMNS),
+            b: suit && is_computed(1) && at_least(problem.rows(), images::WORTH_ROWS),
+            panels: suit && images::hold(profile, &(problem.k.clone() * problem.n.clone())),
+        }
     }
 
     /// Whether some attention has queries beside a cache of keys, so that few rows at a time are to be expected.
@@ -154,6 +173,7 @@ impl Lowerer<'_> {
             tile: format!("{}; {}", words(&tile), chosen.why),
             uniforms: problem.uniforms(),
             operands: vec![a, b, result],
+            images: tile.images(),
             workgroups: workgroups(problem, &tile, size) * when.clone(),
             flops: problem.flops(node.epilogue.as_ref().map_or(0, operations)) * when.clone(),
             turns: of_matmul(&tile, &problem.k),
@@ -203,6 +223,7 @@ fn workgroups(problem: &Problem, tile: &MatmulTile, size: u32) -> Dim {
 /// Letters for loads that are not by vectors.
 fn loads(tile: &MatmulTile) -> String {
     let a = match tile.a {
+        LeftLoad::KVec4 if tile.a_image => "ai",
         LeftLoad::KVec4 => "",
         LeftLoad::Scalar => "as",
         LeftLoad::Element => "ae",
@@ -218,7 +239,12 @@ fn loads(tile: &MatmulTile) -> String {
         Access::Vec4 => "",
         Access::Scalar => "cs",
     };
-    format!("{a}{b}{c}")
+    let image = if tile.b_image { "i" } else { "" };
+    let b = match b {
+        "" if tile.b_image => "b",
+        b => b,
+    };
+    format!("{a}{b}{image}{c}")
 }
 
 /// What a tile takes of a device, in words.

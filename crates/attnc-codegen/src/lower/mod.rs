@@ -36,6 +36,7 @@ mod attention_parts;
 mod attention_problem;
 mod attention_turns;
 mod blocks;
+mod images;
 mod in_place;
 mod kernel;
 mod label;

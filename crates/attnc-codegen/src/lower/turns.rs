@@ -84,6 +84,8 @@ mod tests {
             a: LeftLoad::KVec4,
             b: RightLoad::NVec4,
             c: Access::Vec4,
+            a_image: false,
+            b_image: false,
             c_eights: false,
             epilogue: Access::Vec4,
             operands: Stored::F32,

@@ -13,6 +13,17 @@ use super::rows::{RowFunctions, RowTypes};
 use super::{Access, Checks, Converter, MicroError, imports, lines};
 use crate::Stored;
 
+/// How rows of K and V are read, which are contiguous and whose other strides are multiples of as many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KvLoads {
+    /// Four elements at a time.
+    Fours,
+    /// Eight, f32 by pairs, which is how lanes share out all columns then.
+    Eights,
+    /// Four elements of f32 at a time, from images.
+    Images,
+}
+
 /// Query rows of one workgroup, whose columns its lanes share out.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SubgroupAttentionTile {
@@ -33,8 +44,8 @@ pub struct SubgroupAttentionTile {
     pub v_dim: u32,
     /// How Q, K and V are stored.
     pub operands: Stored,
-    /// Whether lanes have their columns by eights, which K and V then are read by: all strides are multiples of 8.
-    pub eights: bool,
+    /// How K and V are read.
+    pub kv: KvLoads,
     /// How O is stored.
     pub result: Stored,
     /// Whether `mask_mod` may be false or `score_mod` may be -inf.
@@ -74,7 +85,24 @@ impl SubgroupAttentionTile {
     fn columns(&self) -> LaneColumns {
         LaneColumns {
             width: self.width,
-            eights: self.eights,
+            eights: self.kv == KvLoads::Eights,
+        }
+    }
+
+    /// How K and V are stored, as the kernel sees it.
+    fn kv_stored(&self) -> Stored {
+        match self.kv {
+            KvLoads::Fours | KvLoads::Eights => self.operands,
+            KvLoads::Images => Stored::F32Image,
+        }
+    }
+
+    /// The variables that are bound as images.
+    #[must_use]
+    pub fn images(&self) -> Vec<&'static str> {
+        match self.kv {
+            KvLoads::Fours | KvLoads::Eights => Vec::new(),
+            KvLoads::Images => vec!["k", "v"],
         }
     }
 
@@ -134,11 +162,16 @@ impl SubgroupAttentionTile {
             checks.expect(dim > 0 && dim.is_multiple_of(4), || {
                 format!("{name}: expected a multiple of 4, found {dim}")
             });
-            let suits = !self.eights || Self::suits_eights(self.width, self.operands, dim);
+            let suits =
+                self.kv != KvLoads::Eights || Self::suits_eights(self.width, self.operands, dim);
             checks.expect(suits, || {
                 format!("eights: expected f32 by pairs that lanes have equally much of, found {} and {dim} columns", self.operands)
             });
         }
+        let f32 = matches!(self.operands, Stored::F32 | Stored::F32Pairs);
+        checks.expect(self.kv != KvLoads::Images || f32, || {
+            format!("images: expected f32, found {}", self.operands)
+        });
         checks.expect(!self.part || self.result == Stored::F32, || {
             format!("part: expected O of f32, found {}", self.result)
         });
@@ -196,7 +229,7 @@ const HAS_SINK: bool = {};
     /// What reads Q, K and V, and writes O.
     fn converters(&self) -> impl Iterator<Item = Converter> {
         let q = self.operands.reader(Access::Vec4);
-        let kv = self.columns().reader(self.operands);
+        let kv = self.columns().reader(self.kv_stored());
         let o = self.result.writer(Access::Vec4);
         [q, kv, o].into_iter().flatten()
     }
@@ -241,7 +274,7 @@ alias o_item = {};
             rows_of_v,
             tile("QTile", qk),
             tile("OTile", v),
-            item = self.columns().item(self.operands),
+            item = self.columns().item(self.kv_stored()),
         )
     }
 

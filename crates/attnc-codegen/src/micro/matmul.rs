@@ -9,6 +9,8 @@
 //!     division: Division::Tiled(Staged { down: 8, across: 8, steps: 16 }),
 //!     a: LeftLoad::KVec4,
 //!     b: RightLoad::NVec4,
+//!     a_image: false,
+//!     b_image: false,
 //!     c: Access::Vec4,
 //!     c_eights: false,
 //!     epilogue: Access::Vec4,
@@ -118,6 +120,10 @@ pub struct MatmulTile {
     pub a: LeftLoad,
     /// How B is read.
     pub b: RightLoad,
+    /// Whether A is read through an image: f32, by vectors along k.
+    pub a_image: bool,
+    /// Whether B is: f32, by vectors.
+    pub b_image: bool,
     /// How C is written; vectors run along n. By vectors where it is packed, so that every word has one owner.
     pub c: Access,
     /// Whether rows of C, of 8 columns each, are written as a whole: f32 by pairs, where all strides and N are multiples
@@ -225,19 +231,45 @@ impl MatmulTile {
     fn converters(&self) -> impl Iterator<Item = Converter> {
         let a = match self.a {
             LeftLoad::Element => None,
-            _ => self.operands.reader(self.a_access()),
+            _ => self.a_stored().reader(self.a_access()),
         };
         let b = match self.b {
             RightLoad::Element => None,
             RightLoad::NVec8 => self.operands.reader_of_eights(),
             RightLoad::Panels { .. } if self.panels_by_eights() => self.operands.reader_of_eights(),
-            _ => self.operands.reader(self.b_access()),
+            _ => self.b_stored().reader(self.b_access()),
         };
         let c = match self.c_eights {
             true => self.result.writer_of_eights(),
             false => self.result.writer(self.c),
         };
         [a, b, c].into_iter().flatten()
+    }
+
+    /// The variables that are bound as images.
+    #[must_use]
+    pub fn images(&self) -> Vec<&'static str> {
+        let operands = [(self.a_image, "a"), (self.b_image, "b")].into_iter();
+        operands
+            .filter(|(is, _)| *is)
+            .map(|(_, name)| name)
+            .collect()
+    }
+
+    /// How A is stored, as the kernel sees it.
+    fn a_stored(&self) -> Stored {
+        match self.a_image {
+            true => Stored::F32Image,
+            false => self.operands,
+        }
+    }
+
+    /// How B is.
+    fn b_stored(&self) -> Stored {
+        match self.b_image {
+            true => Stored::F32Image,
+            false => self.operands,
+        }
     }
 
     /// How the items of A are read, if any are.
@@ -250,7 +282,7 @@ impl MatmulTile {
 
     /// Whether two columns of a panel are one item.
     fn panels_by_eights(&self) -> bool {
-        self.operands == Stored::F32Pairs
+        self.b_stored() == Stored::F32Pairs
     }
 
     /// How the items of B are read, if any are.
@@ -360,11 +392,11 @@ struct BColumns {{
 {b_batch}{}}}
 
 ",
-            self.a_access().item(self.operands),
+            self.a_access().item(self.a_stored()),
             match self.b {
                 RightLoad::NVec8 => self.operands.vec8(),
                 RightLoad::Panels { .. } if self.panels_by_eights() => self.operands.vec8(),
-                _ => self.b_access().item(self.operands),
+                _ => self.b_access().item(self.b_stored()),
             },
             match self.c_eights {
                 true => self.result.vec8(),

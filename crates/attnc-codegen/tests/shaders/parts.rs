@@ -2,7 +2,9 @@
 
 use attnc_codegen::Stored;
 use attnc_codegen::link::Linker;
-use attnc_codegen::micro::{Access, AttentionTile, CombineTile, SubgroupAttentionTile, Weights};
+use attnc_codegen::micro::{
+    Access, AttentionTile, CombineTile, KvLoads, SubgroupAttentionTile, Weights,
+};
 use attnc_codegen::validate::validate;
 
 use crate::linker;
@@ -53,7 +55,7 @@ fn subgroups_that_walk_a_part_are_valid() {
             qk_dim: 64,
             v_dim: 40,
             operands: Stored::PackedF16,
-            eights: false,
+            kv: KvLoads::Fours,
             result: Stored::F32,
             masked: true,
             scores_mask: true,

@@ -20,6 +20,8 @@ fn tiled(rows: u32, columns: u32, staged: Staged) -> MatmulTile {
         a: LeftLoad::KVec4,
         b: RightLoad::NVec4,
         c: Access::Vec4,
+        a_image: false,
+        b_image: false,
         c_eights: false,
         epilogue: Access::Scalar,
         operands: Stored::F32,

@@ -2,7 +2,7 @@
 
 use attnc_codegen::Stored;
 use attnc_codegen::micro::{
-    Access, Division, LeftLoad, MatmulTile, RightLoad, SubgroupAttentionTile,
+    Access, Division, KvLoads, LeftLoad, MatmulTile, RightLoad, SubgroupAttentionTile,
 };
 use attnc_codegen::validate::validate;
 
@@ -18,7 +18,7 @@ fn attention() -> SubgroupAttentionTile {
         qk_dim: 64,
         v_dim: 64,
         operands: Stored::F32,
-        eights: false,
+        kv: KvLoads::Fours,
         result: Stored::F32,
         masked: true,
         scores_mask: true,
@@ -106,7 +106,7 @@ fn columns_come_by_eights_where_lanes_have_as_many() {
     for (qk_dim, v_dim) in [(64, 128), (128, 64), (56, 64)] {
         check(&SubgroupAttentionTile {
             operands: Stored::F32Pairs,
-            eights: true,
+            kv: KvLoads::Eights,
             groups: 2,
             qk_dim,
             v_dim,
@@ -120,7 +120,7 @@ fn eights_are_refused_where_lanes_would_have_more_or_elements_are_no_pairs() {
     for (operands, dim) in [(Stored::F32Pairs, 32), (Stored::F32, 64)] {
         let tile = SubgroupAttentionTile {
             operands,
-            eights: true,
+            kv: KvLoads::Eights,
             qk_dim: dim,
             v_dim: dim,
             ..attention()
@@ -151,6 +151,8 @@ fn matmul() -> MatmulTile {
         a: LeftLoad::KVec4,
         b: RightLoad::NVec4,
         c: Access::Vec4,
+        a_image: false,
+        b_image: false,
         c_eights: false,
         epilogue: Access::Scalar,
         operands: Stored::F32,

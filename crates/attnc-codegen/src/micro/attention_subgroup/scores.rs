@@ -87,7 +87,7 @@ fn tile_dot_k(tile: QTile, lane: u32, at: u32, last: u32) -> Rows {{
 }}
 
 ",
-            self.columns().load("k", "KRow", self.operands, self.qk_dim)
+            self.columns().load("k", "KRow", self.kv_stored(), self.qk_dim)
         )
     }
 }

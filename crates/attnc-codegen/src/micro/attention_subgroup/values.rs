@@ -55,7 +55,8 @@ fn tile_add_v(out: ptr<function, OTile>, p: Rows, x: VRows, p_next: Rows, x_next
 {adds}}}
 
 ",
-            self.columns().load("v", "VRow", self.operands, self.v_dim),
+            self.columns()
+                .load("v", "VRow", self.kv_stored(), self.v_dim),
             self.odd_function(),
         )
     }

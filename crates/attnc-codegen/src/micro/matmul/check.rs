@@ -20,6 +20,17 @@ impl MatmulTile {
                 format!("b: panels need columns by fours, found {columns}")
             });
         }
+        let a_image = self.a == LeftLoad::KVec4 && is_f32(self.operands);
+        checks.expect(!self.a_image || a_image, || {
+            format!("a_image: needs f32 by vectors, found {}", self.operands)
+        });
+        let b_vectors = b_by_k || self.b == RightLoad::NVec4;
+        checks.expect(!self.b_image || b_vectors && is_f32(self.operands), || {
+            format!(
+                "b_image: needs f32 by vectors of four, found {}",
+                self.operands
+            )
+        });
         let eights = self.columns.is_multiple_of(8) && self.operands == Stored::F32Pairs;
         let eights = eights && self.staged().is_none() && !self.k_tail;
         checks.expect(self.b != RightLoad::NVec8 || eights, || {
@@ -97,6 +108,10 @@ impl MatmulTile {
             }
         }
     }
+}
+
+fn is_f32(stored: Stored) -> bool {
+    matches!(stored, Stored::F32 | Stored::F32Pairs)
 }
 
 impl Staged {

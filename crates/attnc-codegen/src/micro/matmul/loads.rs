@@ -48,12 +48,12 @@ fn load_a(at: u32, k: u32) -> vec4<f32> {{
 }}
 
 ",
-                    self.operands.load_vec4("a", "(at + k) / 4u")
+                    self.a_stored().load_vec4("a", "(at + k) / 4u")
                 )
             } else {
                 let stride = "    let stride = shape.a_k_stride;\n";
                 self.scalar_a("at: u32", stride, |k| {
-                    self.operands.load("a", &format!("at + {k} * stride"))
+                    self.a_stored().load("a", &format!("at + {k} * stride"))
                 })
             }
     }
@@ -180,7 +180,7 @@ fn load_b(k_stride: u32, at: u32, k: u32) -> Blocks {{
                 "x0.low, x0.high, x1.low, x1.high".to_owned(),
             )
         } else {
-            let column = |i| self.operands.load_vec4("b", &format!("first + {i}u"));
+            let column = |i| self.b_stored().load_vec4("b", &format!("first + {i}u"));
             let setup = format!("    let first = (at + k * {width}u) / 4u;\n");
             (setup, list(4, ", ", column))
         };
@@ -204,7 +204,7 @@ fn load_b(at: u32, k: u32) -> mat4x4<f32> {{
                 let columns = list(4, "", |i| {
                     let at = ["at.x", "at.y", "at.z", "at.w"][i as usize];
                     let item = format!("({at} + k) / 4u");
-                    format!("        {},\n", self.operands.load_vec4("b", &item))
+                    format!("        {},\n", self.b_stored().load_vec4("b", &item))
                 });
                 return format!(
                     "\
@@ -220,11 +220,11 @@ fn load_b(at: vec4<u32>, k: u32) -> mat4x4<f32> {{
             RightLoad::NVec4 | RightLoad::NVec8 => (
                 "k_stride: u32, at: u32",
                 "k_stride, at",
-                self.operands.load_vec4("b", "(at + K * k_stride) / 4u"),
+                self.b_stored().load_vec4("b", "(at + K * k_stride) / 4u"),
             ),
             RightLoad::Scalar => ("k_stride: u32, at: vec4<u32>", "k_stride, at", {
                 let element = |i: u32| {
-                    self.operands
+                    self.b_stored()
                         .load("b", ["i.x", "i.y", "i.z", "i.w"][i as usize])
                 };
                 format!("vec4<f32>({})", list(4, ", ", element))

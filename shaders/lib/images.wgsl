@@ -1,0 +1,11 @@
+// f32 by fours out of an image that holds a buffer's bytes in their order, four elements a texel.
+//
+// A software rasteriser reads a texel a lane by straight code for all lanes, where it would walk them for a buffer.
+
+// Texels of a full row.
+const IMAGE_WIDTH: u32 = 4096u;
+
+// Elements 4 i to 4 i + 3 of the buffer.
+fn image_four(image: texture_storage_2d<rgba32float, read>, i: u32) -> vec4<f32> {
+    return textureLoad(image, vec2<u32>(i % IMAGE_WIDTH, i / IMAGE_WIDTH));
+}
