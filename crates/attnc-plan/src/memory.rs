@@ -181,7 +181,7 @@ fn live_peak(tenants: &[&Tenant], steps: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Buffer, DType, DeviceProfile, Dim, KernelId, Step};
+    use crate::{Binding, Buffer, DType, DeviceProfile, Dim, KernelArtifact, KernelId, Step};
     use proptest::prelude::*;
 
     /// A plan whose temp `i` has `sizes[i]` elements and is touched by the steps `uses[i]`.
@@ -232,6 +232,44 @@ mod tests {
     fn what_no_step_touches_takes_nothing() {
         let memory = MemoryPlan::new(&plan(1, &[(100, vec![])]), &DimValues::default()).unwrap();
         assert_eq!((memory.peak_bytes, memory.slot_of.len()), (0, 0));
+    }
+
+    #[test]
+    fn images_are_shared_by_those_that_are_read_at_different_steps() {
+        // Read through images: t0 at steps 1 and 2, t1 at 2, t2 at 3.
+        let temps = [(100, vec![0, 1, 2]), (10, vec![1, 2]), (60, vec![2, 3])];
+        let mut plan = plan(4, &temps);
+        let binding = |n, access| Binding::new(n, access, "x");
+        plan.kernels = (0..4)
+            .map(|step: u32| KernelArtifact {
+                name: step.to_string(),
+                bindings: match step {
+                    0 => vec![binding(0, Access::ReadWrite)],
+                    1 => vec![binding(0, Access::Image), binding(1, Access::ReadWrite)],
+                    2 => vec![
+                        binding(0, Access::Image),
+                        binding(1, Access::Image),
+                        binding(2, Access::ReadWrite),
+                    ],
+                    _ => vec![binding(0, Access::Image)],
+                },
+                ..KernelArtifact::default()
+            })
+            .collect();
+        for (at, step) in (0..).zip(&mut plan.steps) {
+            step.kernel = KernelId(at);
+        }
+        let memory = MemoryPlan::new(&plan, &DimValues::default()).unwrap();
+        assert_eq!(
+            memory.images.iter().map(|i| i.bytes()).collect::<Vec<_>>(),
+            [400, 48]
+        );
+        let images: Vec<_> = memory.image_of.values().copied().collect();
+        assert_eq!(images, [0, 1, 0]);
+        let buffers: u64 = memory.slots.iter().sum();
+        assert_eq!(memory.peak_bytes, buffers + 448);
+        // Step 2: all three buffers, and the images of two.
+        assert_eq!(memory.live_peak_bytes, 400 + 48 + 240 + 448);
     }
 
     proptest! {

@@ -142,3 +142,53 @@ fn plans_without_turns_load_and_are_not_held_to_them() {
     let text = serde_json::to_string(&old.steps[0]).unwrap();
     assert!(!text.contains("turns"), "{text}");
 }
+
+#[test]
+fn what_is_read_through_an_image_has_to_fit_into_one() {
+    let mut plan = plan(&["B", "1024"]);
+    let table = vec![Dim::from(1000), Dim::from(64)];
+    plan.add_buffer(Buffer::weight("table", DType::F32, table));
+    let kernel = plan.add_kernel(crate::KernelArtifact {
+        bindings: vec![
+            crate::Binding::new(0, crate::Access::Image, "a"),
+            crate::Binding::new(1, crate::Access::Image, "b"),
+        ],
+        ..crate::KernelArtifact::default()
+    });
+    plan.steps.push(crate::Step {
+        kernel,
+        bindings: vec![BufferId(0), BufferId(1)],
+        uniforms: vec![],
+        grid: [Dim::one(), Dim::one(), Dim::one()],
+        nodes: vec![],
+        op: "test".into(),
+        flops: Dim::zero(),
+        turns: Dim::zero(),
+    });
+    let limits = Limits {
+        image_rows: 3, // 196608 bytes
+        ..plan.profile.limits
+    };
+    let at = |b: i64| check_sizes_within(&plan, &DimValues::from([("B", b)]), "small", &limits);
+    assert_eq!(at(48), Ok(()));
+    let text = at(49).unwrap_err().to_string();
+    assert!(
+        text.contains(
+            "would take 200704 bytes; the limit of `small` is 196608 (bytes of an image)"
+        ),
+        "{text}"
+    );
+    let text = check_weights(&plan, "small", &limits)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        text.contains("weight `table`") && text.contains("196608 (bytes of an image)"),
+        "{text}"
+    );
+    // A weight that only its image is made of is no storage binding.
+    let narrow = Limits {
+        binding_bytes: 1024,
+        ..plan.profile.limits
+    };
+    assert_eq!(check_weights(&plan, "small", &narrow), Ok(()));
+}

@@ -1,6 +1,7 @@
 //! Plans on a device. Without an adapter every test is reported as ignored, unless
 //! `ATTNC_REQUIRE_GPU` is set; then it is a failure.
 
+mod images;
 mod plans;
 mod refusals;
 
@@ -42,6 +43,14 @@ const TESTS: &[(&str, Test)] = &[
         an_odd_number_of_halves_is_whole_words,
     ),
     ("steps_can_be_timed", steps_can_be_timed),
+    (
+        "what_was_written_is_copied_anew",
+        images::what_was_written_is_copied_anew,
+    ),
+    (
+        "a_port_that_cannot_be_copied_is_named",
+        images::a_port_that_cannot_be_copied_is_named,
+    ),
     (
         "wrong_inputs_are_all_named",
         refusals::wrong_inputs_are_all_named,

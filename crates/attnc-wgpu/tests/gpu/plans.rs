@@ -64,7 +64,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) num: vec3
 }
 ";
 
-fn kernel(name: &str, wgsl: &str, bindings: Vec<Binding>) -> KernelArtifact {
+pub(crate) fn kernel(name: &str, wgsl: &str, bindings: Vec<Binding>) -> KernelArtifact {
     KernelArtifact {
         name: name.into(),
         entry: "main".into(),
@@ -75,12 +75,12 @@ fn kernel(name: &str, wgsl: &str, bindings: Vec<Binding>) -> KernelArtifact {
     }
 }
 
-fn dim(text: &str) -> Dim {
+pub(crate) fn dim(text: &str) -> Dim {
     text.parse().expect("a length")
 }
 
 /// Workgroups of 64 invocations for `count` elements.
-fn grid(count: &str) -> [Dim; 3] {
+pub(crate) fn grid(count: &str) -> [Dim; 3] {
     [
         dim(&format!("floordiv({count} + 63, 64)")),
         Dim::one(),
@@ -88,7 +88,7 @@ fn grid(count: &str) -> [Dim; 3] {
     ]
 }
 
-fn step(
+pub(crate) fn step(
     kernel: KernelId,
     op: &str,
     bindings: Vec<attnc_plan::BufferId>,
@@ -209,20 +209,22 @@ pub(crate) fn twice_a_weight(count: usize) -> Plan {
     plan
 }
 
+/// `c = a + b`.
+pub(crate) fn add() -> KernelArtifact {
+    let bindings = vec![
+        Binding::new(0, Access::Read, "a"),
+        Binding::new(1, Access::Read, "b"),
+        Binding {
+            group: 2,
+            ..Binding::new(5, Access::ReadWrite, "c")
+        },
+    ];
+    kernel("add.f32", ADD, bindings)
+}
+
 fn add_to_itself(plan: &mut Plan, x: attnc_plan::BufferId, elements: Dim, workgroups: &str) {
     let y = plan.add_output(Port::new("y", DType::F32, vec![elements]));
-    let add = plan.add_kernel(kernel(
-        "add.f32",
-        ADD,
-        vec![
-            Binding::new(0, Access::Read, "a"),
-            Binding::new(1, Access::Read, "b"),
-            Binding {
-                group: 2,
-                ..Binding::new(5, Access::ReadWrite, "c")
-            },
-        ],
-    ));
+    let add = plan.add_kernel(add());
     let grid = [dim(workgroups), Dim::one(), Dim::one()];
     plan.steps
         .push(step(add, "add", vec![x, x, y], vec![], grid));

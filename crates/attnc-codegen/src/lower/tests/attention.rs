@@ -190,3 +190,29 @@ fn one_query_is_split_over_keys_where_there_are_fewer_heads_than_cores() {
     assert_eq!((rows(1, 63), rows(1, 64), rows(1, 1000)), (1, 2, 16));
     assert_eq!(rows(2, 1000), 0);
 }
+
+#[test]
+fn keys_and_values_that_many_queries_share_are_read_through_images() {
+    let of = |queries: &str, profile: &DeviceProfile| {
+        let mut g = Graph::new("g");
+        let q = g.add_input("q", f32s(&["B", "4", queries, "64"]));
+        let k = g.add_input("k", f32s(&["B", "4", "N", "64"]));
+        let v = g.add_input("v", f32s(&["B", "4", "N", "64"]));
+        let o = attend(&mut g, q, k, v, None);
+        g.add_output("o", o);
+        let lowered = lower(&g, profile).unwrap();
+        lowered.plan.check().unwrap();
+        let mut steps = lowered.plan.steps.iter().rev();
+        let many = steps.find(|step| step.op == "attention").unwrap();
+        let bound = lowered.plan.step_bindings(many);
+        let images = bound.filter(|(b, _)| b.access == attnc_plan::Access::Image);
+        images.map(|(b, _)| b.name.clone()).collect::<Vec<_>>()
+    };
+    let mut cpu = DeviceProfile::webgpu();
+    cpu.features.subgroups = Some(SubgroupSizes { min: 8, max: 8 });
+    cpu.busy_workgroups = 2;
+    assert_eq!(of("M", &cpu), ["k", "v"]);
+    assert_eq!(of("64", &cpu), ["k", "v"]);
+    assert_eq!(of("32", &cpu), [""; 0]);
+    assert_eq!(of("M", &DeviceProfile::desktop()), [""; 0]);
+}

@@ -224,9 +224,10 @@ fn a_product_of_few_columns_and_any_rows_has_no_kernel_for_few_rows() {
     }
 }
 
-/// What has vectors of 8 lanes: a CPU.
+/// What has vectors of 8 lanes: a CPU, of two cores.
 fn cpu() -> DeviceProfile {
     let mut profile = DeviceProfile::webgpu();
+    profile.busy_workgroups = 2;
     profile.features.subgroups = Some(SubgroupSizes { min: 8, max: 8 });
     profile
 }
@@ -299,4 +300,67 @@ fn gpus_read_weights_as_they_are() {
         let lowered = lower(&g, &profile).unwrap();
         assert!(lowered.plan.weights().all(|(.., b)| b.panels.is_none()));
     }
+}
+
+/// The variables that each step of a graph reads through images.
+fn images(profile: &DeviceProfile, build: impl FnOnce(&mut Graph)) -> Vec<Vec<String>> {
+    let mut g = Graph::new("g");
+    build(&mut g);
+    let lowered = lower(&g, profile).unwrap();
+    lowered.plan.check().unwrap();
+    let of_step = |step: &attnc_plan::Step| {
+        let bound = lowered.plan.step_bindings(step);
+        let images = bound.filter(|(b, _)| b.access == attnc_plan::Access::Image);
+        images.map(|(b, _)| b.name.clone()).collect()
+    };
+    lowered.plan.steps.iter().map(of_step).collect()
+}
+
+#[test]
+fn operands_that_many_share_are_read_through_images() {
+    let of_weight = |rows: &'static str, n: usize, profile: &DeviceProfile| {
+        images(profile, |g| {
+            let x = g.add_input("x", f32s(&[rows, "64"]));
+            let w = weight(g, "w", &[64, n]);
+            let y = g.apply(Op::MatMul, &[x, w]).unwrap();
+            g.add_output("y", y);
+        })
+    };
+    // A weight needs no copy; A does, which few columns do not pay for.
+    assert_eq!(of_weight("S", 256, &cpu()), [["a", "b"]]);
+    assert_eq!(of_weight("S", 64, &cpu()), [["b"]]);
+    assert_eq!(of_weight("3", 256, &cpu()), [["b"]]);
+    assert_eq!(of_weight("S", 256, &DeviceProfile::desktop()), [[""; 0]]);
+    let of_inputs = |m: &'static str, n: &'static str| {
+        images(&cpu(), |g| {
+            let a = g.add_input("a", f32s(&["B", m, "64"]));
+            let b = g.add_input("b", f32s(&["B", "64", n]));
+            let y = g.apply(Op::MatMul, &[a, b]).unwrap();
+            g.add_output("y", y);
+        })
+    };
+    assert_eq!(of_inputs("M", "128"), [["a", "b"]]);
+    assert_eq!(of_inputs("32", "128"), [["a"]]);
+    assert_eq!(of_inputs("M", "64"), [["b"]]);
+    assert_eq!(of_inputs("32", "64"), [[""; 0]]);
+}
+
+#[test]
+fn only_f32_that_fits_an_image_is_read_through_one() {
+    let f16 = images(&cpu(), |g| {
+        let a = g.add_input("a", ty(DType::F16, &["M", "64"]));
+        let b = g.add_input("b", ty(DType::F16, &["64", "256"]));
+        let y = g.apply(Op::MatMul, &[a, b]).unwrap();
+        g.add_output("y", y);
+    });
+    assert_eq!(f16, [[""; 0]]);
+    let mut small = cpu();
+    small.limits.image_rows = 0;
+    let weight_too_large = images(&small, |g| {
+        let x = g.add_input("x", f32s(&["S", "64"]));
+        let w = weight(g, "w", &[64, 64]);
+        let y = g.apply(Op::MatMul, &[x, w]).unwrap();
+        g.add_output("y", y);
+    });
+    assert_eq!(weight_too_large, [[""; 0]]);
 }
