@@ -271,7 +271,11 @@ impl MatmulNeeds {
             Division::Matrix { lanes, .. } => (lanes, costs.matrix, rows_of, 1.0),
         };
         let sums = f64::from(tile.rows * tile.columns) / f64::from(together);
-        let each = self.loads(tile, costs) + multiply_adds;
+        let decoding = match sums > f64::from(costs.decoded) {
+            true => 1.2,
+            false => 1.0,
+        };
+        let each = self.loads(tile, costs) + multiply_adds * decoding;
         let spills = (sums / f64::from(costs.accumulators)).max(1.0);
         let waste = waste(rows, self.m) * waste(columns, self.n);
         let elements = self.elements(m);
