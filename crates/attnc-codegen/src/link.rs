@@ -84,6 +84,14 @@ impl Linked {
         self.line_map.get(index)?.as_ref()
     }
 
+    /// Makes an image of an operand that the kernel declares as `array<{operand}_item>` in a buffer: no seam can stand for
+    /// both. Where it declares none, what reads the image will not validate.
+    pub fn bind_image(&mut self, operand: &str) {
+        let buffer = format!("var<storage, read> {operand}: array<{operand}_item>;");
+        let image = format!("var {operand}: texture_storage_2d<rgba32float, read>;");
+        self.source = self.source.replacen(&buffer, &image, 1);
+    }
+
     fn push(&mut self, text: &str, origin: Option<SourceLine>) {
         self.source.push_str(text);
         self.source.push('\n');

@@ -117,7 +117,7 @@ impl Stored {
             Some(library) => format!("{}({array}[{at}])", library.vec4),
             None if self == Self::F16 => format!("vec4<f32>({array}[{at}])"),
             None if self == Self::F32Pairs => format!("f32_four({array}[{at}])"),
-            None if self == Self::F32Image => format!("image_four({array}, {at})"),
+            None if self == Self::F32Image => format!("textureLoad({array}, texel({at}))"),
             None if self == Self::Bool => format!("{array}[{at}] != vec4<u32>()"),
             None => format!("{array}[{at}]"),
         }
@@ -150,7 +150,7 @@ impl Stored {
             (Access::Vec4, Some(library)) => Some((library.module, library.vec4)),
             (Access::Scalar, Some(library)) => Some((library.module, library.at)),
             (Access::Vec4, None) if self == Self::F32Pairs => Some((F32_PAIRS, "f32_four")),
-            (Access::Vec4, None) if self == Self::F32Image => Some((IMAGES, "image_four")),
+            (Access::Vec4, None) if self == Self::F32Image => Some((IMAGES, "texel")),
             _ => None,
         }
     }

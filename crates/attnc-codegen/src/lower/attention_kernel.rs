@@ -210,10 +210,14 @@ impl AttentionKernel {
                 4 * tile.rows * tile.held_columns()
             ),
             Self::Subgroup(tile) => format!(
-                "{} query rows a subgroup, columns by {} lanes, {} B a lane; no workgroup memory",
+                "{} query rows a subgroup, columns by {} lanes, {} B a lane{}; no workgroup memory",
                 tile.rows(),
                 tile.width,
-                4 * tile.held()
+                4 * tile.held(),
+                match tile.kv {
+                    KvLoads::Images => ", K and V from images",
+                    KvLoads::Fours | KvLoads::Eights => "",
+                }
             ),
             Self::Tiled(tile) => format!(
                 "{} query rows by {} invocations, {BLOCK} keys at a time, {} B a lane; {} B of workgroup memory",

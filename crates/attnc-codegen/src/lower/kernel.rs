@@ -219,16 +219,9 @@ fn link(dispatch: &Dispatch, f16: bool) -> Result<Linked, Diagnostic> {
     })?;
     extend_shape(&mut linked, &dispatch.mods.fields);
     for operand in &dispatch.images {
-        bind_image(&mut linked, operand);
+        linked.bind_image(operand);
     }
     Ok(linked)
-}
-
-/// Makes an image of an operand that the kernel declares as a buffer: a type cannot be a parameter of both.
-fn bind_image(linked: &mut Linked, operand: &str) {
-    let buffer = format!("var<storage, read> {operand}: array<{operand}_item>;");
-    let image = format!("var {operand}: texture_storage_2d<rgba32float, read>;");
-    linked.source = linked.source.replacen(&buffer, &image, 1);
 }
 
 /// Appends fields to the kernel's `struct Shape`: a kernel has one uniform buffer, and the lengths that

@@ -220,10 +220,9 @@ fn workgroups(problem: &Problem, tile: &MatmulTile, size: u32) -> Dim {
     }
 }
 
-/// Letters for loads that are not by vectors.
+/// Letters for loads that are not by vectors, and for those from images.
 fn loads(tile: &MatmulTile) -> String {
     let a = match tile.a {
-        LeftLoad::KVec4 if tile.a_image => "ai",
         LeftLoad::KVec4 => "",
         LeftLoad::Scalar => "as",
         LeftLoad::Element => "ae",
@@ -239,12 +238,14 @@ fn loads(tile: &MatmulTile) -> String {
         Access::Vec4 => "",
         Access::Scalar => "cs",
     };
-    let image = if tile.b_image { "i" } else { "" };
-    let b = match b {
-        "" if tile.b_image => "b",
-        b => b,
+    let of_image = |operand: &str, how: &str, image: bool| match (image, how) {
+        (false, how) => how.to_owned(),
+        (true, "") => format!("{operand}i"),
+        (true, how) => format!("{how}i"),
     };
-    format!("{a}{b}{image}{c}")
+    let a = of_image("a", a, tile.a_image);
+    let b = of_image("b", b, tile.b_image);
+    format!("{a}{b}{c}")
 }
 
 /// What a tile takes of a device, in words.
@@ -259,10 +260,16 @@ fn words(tile: &MatmulTile) -> String {
             4 * rows * columns
         ),
     };
+    let images = match (tile.a_image, tile.b_image) {
+        (true, true) => ", A and B from images",
+        (true, false) => ", A from an image",
+        (false, true) => ", B from an image",
+        (false, false) => "",
+    };
     match tile.staged() {
-        None => format!("{held}; no workgroup memory"),
+        None => format!("{held}{images}; no workgroup memory"),
         Some(staged) => format!(
-            "{} x {} a workgroup, {held}; {} steps of k in {} B of workgroup memory",
+            "{} x {} a workgroup, {held}{images}; {} steps of k in {} B of workgroup memory",
             tile.block_rows(),
             tile.block_columns(),
             staged.steps,

@@ -1,5 +1,6 @@
 //! The shader side of code generation: linking, register tiles, validation, barrier lint. No device.
 
+mod images;
 mod link;
 mod lint;
 mod micro;

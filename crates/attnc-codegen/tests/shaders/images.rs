@@ -1,0 +1,200 @@
+//! The tiles that read operands through images.
+
+use attnc_codegen::Stored;
+use attnc_codegen::link::{Linked, Linker};
+use attnc_codegen::micro::{
+    Access, Division, KvLoads, LeftLoad, MatmulTile, RightLoad, Staged, SubgroupAttentionTile,
+};
+use attnc_codegen::validate::{self, validate};
+use naga::back::{glsl, hlsl, msl};
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+use crate::linker;
+
+fn attention(operands: Stored) -> SubgroupAttentionTile {
+    SubgroupAttentionTile {
+        width: 8,
+        group: 8,
+        groups: 4,
+        keys: 1,
+        packs_heads: false,
+        qk_dim: 64,
+        v_dim: 40,
+        operands,
+        kv: KvLoads::Images,
+        result: operands,
+        masked: true,
+        scores_mask: false,
+        sink: false,
+        prob_mod: false,
+        part: false,
+    }
+}
+
+fn matmul(division: Division, b: RightLoad, operands: Stored) -> MatmulTile {
+    MatmulTile {
+        rows: 8,
+        division,
+        columns: 8,
+        a: LeftLoad::KVec4,
+        b,
+        a_image: true,
+        b_image: true,
+        c: Access::Vec4,
+        c_eights: false,
+        epilogue: Access::Scalar,
+        operands,
+        result: operands,
+        k_tail: false,
+    }
+}
+
+const DIVISIONS: [Division; 4] = [
+    Division::Rows,
+    Division::Lanes { count: 8 },
+    Division::Subgroup { lanes: 8 },
+    Division::Tiled(Staged {
+        down: 8,
+        across: 8,
+        steps: 16,
+    }),
+];
+
+/// Links with images of these operands; the bindings that are images.
+#[track_caller]
+fn check(linker: Linker, operands: &[&str]) -> Linked {
+    let mut linked = linker.link().unwrap();
+    for operand in operands {
+        linked.bind_image(operand);
+    }
+    let report = validate(&linked).unwrap_or_else(|e| panic!("{e}\n{}", linked.source));
+    let images = report.bindings.iter();
+    let images = images.filter(|b| b.access == validate::Access::Image);
+    assert_eq!(images.map(|b| &b.name).collect::<Vec<_>>(), operands);
+    linked
+}
+
+fn attention_linker(tile: &SubgroupAttentionTile) -> Linker {
+    linker(SubgroupAttentionTile::KERNEL)
+        .module("micro", &tile.print().unwrap())
+        .module_file("walk", tile.walk())
+        .module_file("mods", "mods/score_identity")
+        .module_file("mods", "mods/mask_causal")
+        .module_file("mods", "mods/blocks_causal")
+        .module_file("mods", "mods/fill_none")
+}
+
+fn matmul_linker(tile: &MatmulTile) -> Linker {
+    let size = "const WORKGROUP_SIZE: u32 = 8u;\n";
+    let linker = Linker::new(tile.kernel()).module("params", size);
+    let linker = match tile.division {
+        Division::Lanes { .. } => linker
+            .module("params", "alias lane_elem = vec4<f32>;\n")
+            .module_file("lanes", "lanes/subgroup"),
+        _ => linker,
+    };
+    linker
+        .module("micro", &tile.print().unwrap())
+        .module_file("mods", "mods/matmul_epilogue_bias_gelu")
+}
+
+#[test]
+fn tiles_of_every_kernel_and_load_are_valid() {
+    for operands in [Stored::F32, Stored::F32Pairs] {
+        let tile = attention(operands);
+        check(attention_linker(&tile), &["k", "v"]);
+        for division in DIVISIONS {
+            for b in [
+                RightLoad::NVec4,
+                RightLoad::KVec4,
+                RightLoad::Panels { columns: 16 },
+            ] {
+                let tile = matmul(division, b, operands);
+                assert_eq!(tile.images(), ["a", "b"]);
+                check(matmul_linker(&tile), &["a", "b"]);
+                let tile = MatmulTile {
+                    a_image: false,
+                    ..tile
+                };
+                check(matmul_linker(&tile), &["b"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn only_f32_by_fours_is_read_through_images() {
+    assert_eq!(
+        attention(Stored::F16).print().unwrap_err().problems.len(),
+        1
+    );
+    let shared = Division::Subgroup { lanes: 8 };
+    for (operands, b, wrong) in [
+        (Stored::F16, RightLoad::NVec4, 2),
+        (Stored::F32Pairs, RightLoad::NVec8, 1),
+        (Stored::F32, RightLoad::Scalar, 1),
+        (Stored::PackedBf16, RightLoad::Element, 2),
+    ] {
+        let error = matmul(shared, b, operands).print().unwrap_err();
+        assert_eq!(error.problems.len(), wrong, "{error}");
+    }
+    let by_elements = MatmulTile {
+        a: LeftLoad::Scalar,
+        ..matmul(Division::Rows, RightLoad::NVec4, Stored::F32)
+    };
+    assert_eq!(by_elements.print().unwrap_err().problems.len(), 1);
+}
+
+/// What Metal, DX12 and GLES get of them. naga's Metal knows no access of images that are given to functions.
+#[test]
+fn every_language_has_images() {
+    let tile = attention(Stored::F32);
+    let attention = check(attention_linker(&tile), &["k", "v"]);
+    let tile = matmul(Division::Rows, RightLoad::NVec4, Stored::F32);
+    let matmul = check(matmul_linker(&tile), &["a", "b"]);
+    for (linked, entry) in [
+        (&attention, SubgroupAttentionTile::KERNEL),
+        (&matmul, "matmul_rows"),
+    ] {
+        let module = naga::front::wgsl::parse_str(&linked.source).unwrap();
+        let capabilities = Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        let info = Validator::new(ValidationFlags::all(), capabilities).validate(&module);
+        let info = info.unwrap();
+        let options = msl::Options {
+            lang_version: (2, 4),
+            fake_missing_bindings: true,
+            ..msl::Options::default()
+        };
+        let pipeline = msl::PipelineOptions::default();
+        let (metal, _) = msl::write_string(&module, &info, &options, &pipeline).unwrap();
+        let declared = "metal::texture2d<float, metal::access::read>";
+        assert!(metal.contains(declared), "{metal}");
+
+        let mut text = String::new();
+        let options = hlsl::Options {
+            shader_model: hlsl::ShaderModel::V6_0,
+            ..hlsl::Options::default()
+        };
+        let pipeline = hlsl::PipelineOptions::default();
+        let mut writer = hlsl::Writer::new(&mut text, &options, &pipeline);
+        writer.write(&module, &info, None).unwrap();
+        assert!(text.contains("RWTexture2D<float4>"), "{text}");
+
+        let mut text = String::new();
+        let options = glsl::Options {
+            version: glsl::Version::new_gles(310),
+            ..glsl::Options::default()
+        };
+        let pipeline = glsl::PipelineOptions {
+            shader_stage: naga::ShaderStage::Compute,
+            entry_point: entry.to_owned(),
+            multiview: None,
+        };
+        let policies = naga::proc::BoundsCheckPolicies::default();
+        let mut writer =
+            glsl::Writer::new(&mut text, &module, &info, &options, &pipeline, policies).unwrap();
+        writer.write().unwrap();
+        let declared = "layout(rgba32f) readonly uniform highp image2D";
+        assert!(text.contains(declared), "{text}");
+    }
+}
