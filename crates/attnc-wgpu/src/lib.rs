@@ -31,6 +31,7 @@ mod devices;
 mod encode;
 mod error;
 mod executable;
+mod host_buffers;
 mod images;
 mod inputs;
 mod outputs;

@@ -14,8 +14,8 @@
 //! # }
 //! ```
 
-use crate::bind::ports_of;
 use crate::executable::REMEMBERED;
+use crate::host_buffers::ports_of;
 use crate::outputs::OutputLayout;
 use crate::readback::Staging;
 use crate::weights::{storage_buffer, write};

@@ -34,6 +34,7 @@ mod attention;
 mod attention_kernel;
 mod attention_parts;
 mod attention_problem;
+mod attention_staged;
 mod attention_turns;
 mod blocks;
 mod images;
