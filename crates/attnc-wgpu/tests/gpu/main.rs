@@ -449,5 +449,8 @@ fn profiles_of_adapter_and_device_agree(gpu: &Gpu) -> Result<(), Failed> {
         .find(|a| attnc_wgpu::describe(a).line() == line);
     let adapter = adapter.ok_or("the open adapter is not listed")?;
     equal(&DeviceProfile::from_adapter(adapter), &gpu.profile)?;
-    equal(&DeviceProfile::from_device(&gpu.device), &gpu.profile)
+    // A device does not tell which matrices it has.
+    let mut told = gpu.profile.clone();
+    told.features.cooperative_matrix.clear();
+    equal(&DeviceProfile::from_device(&gpu.device), &told)
 }
