@@ -63,7 +63,7 @@ impl Executable {
     /// Binds host buffers, by the names of inputs and outputs.
     ///
     /// Buffers need `STORAGE` usage and at least the bytes of the tensor, rounded up to 4; `COPY_SRC` usage as well, where
-    /// a step reads them through an image ([`Plan::image_sources`]). Where the
+    /// a step reads them through an image ([`attnc_plan::Plan::image_sources`]). Where the
     /// same lengths and buffers were bound lately, that binding is returned and nothing is made, on the
     /// device or on the host.
     ///

@@ -52,6 +52,7 @@ pub mod verify;
 
 mod derived;
 mod dtype;
+mod element;
 mod error;
 mod files;
 mod host_tensor;
@@ -64,8 +65,9 @@ mod session;
 
 pub use compile::{Compiled, compile, lower, lower_with, optimise};
 pub use dtype::HostDType;
+pub use element::{Element, Value};
 pub use error::Error;
-pub use host_tensor::{Element, HostTensor, TensorError, TensorType, Tensors, Value};
+pub use host_tensor::{HostTensor, TensorError, TensorType, Tensors};
 pub use memory::host_peak_bytes;
 pub use model::Model;
 pub use port::Port;

@@ -4,7 +4,7 @@
 //! scores (`mask_filter_value`, -10000), which is kept as what it is; causality leaves keys out.
 
 use super::attend::{self, KV, Mods, Q};
-use super::{rotary, scatter};
+use super::{cache_write, rotary};
 use crate::call::Call;
 use crate::error::{OpError, OpResult};
 use crate::value::Value;
@@ -464,5 +464,5 @@ fn cached(c: &mut Call<'_, '_>, new: &Value, n: usize, before: &Value) -> OpResu
         mode: PadMode::Constant(0.0),
     };
     let room = c.apply(room, &[&old])?;
-    scatter::write_from(c, &room, new, 2, before, false)
+    cache_write::write_from(c, &room, new, 2, before, false)
 }

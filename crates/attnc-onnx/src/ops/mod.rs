@@ -5,6 +5,7 @@
 
 mod attend;
 mod attention;
+mod cache_write;
 mod causal_conv;
 mod constant;
 mod contrib;
@@ -27,7 +28,9 @@ mod resize;
 mod rotary;
 mod runtime;
 mod scatter;
+mod scatter_elements;
 mod select;
+mod sequences;
 mod shape;
 mod slice;
 mod standard;

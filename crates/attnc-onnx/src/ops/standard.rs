@@ -1,9 +1,9 @@
 //! The table of the operators of ONNX itself.
 
 use super::{
-    ANY, OpEntry, attention, causal_conv, constant, conv, einsum, elementwise, flex_attention,
-    gather, linear_attention, matmul, norm, op, pixels, pool, quantised, reduce, resize, rotary,
-    scatter, select, shape, slice,
+    ANY, OpEntry, attention, cache_write, causal_conv, constant, conv, einsum, elementwise,
+    flex_attention, gather, linear_attention, matmul, norm, op, pixels, pool, quantised, reduce,
+    resize, rotary, scatter, scatter_elements, select, sequences, shape, slice,
 };
 use attnc_ir::{BinaryOp, CompareOp, ReduceOp, UnaryOp};
 
@@ -168,12 +168,12 @@ pub(super) const OPS: &[OpEntry] = &[
     ),
     op("ArgMax", 1, ARG, |c| select::arg(c, ReduceOp::Max)),
     op("ArgMin", 1, ARG, |c| select::arg(c, ReduceOp::Min)),
-    op("SequenceAt", 2, &[], select::sequence_at),
+    op("SequenceAt", 2, &[], sequences::sequence_at),
     op(
         "SplitToSequence",
         2,
         &["axis", "keepdims"],
-        select::split_to_sequence,
+        sequences::split_to_sequence,
     ),
     op("NonZero", 1, &[], select::non_zero),
     op("OneHot", 3, &["axis"], select::one_hot),
@@ -187,14 +187,14 @@ pub(super) const OPS: &[OpEntry] = &[
         "ScatterElements",
         3,
         &["axis", "reduction"],
-        select::scatter_elements,
+        scatter_elements::scatter_elements,
     ),
     op("ScatterND", 3, &["reduction"], scatter::scatter_nd),
     op(
         "TensorScatter",
         3,
         &["axis", "mode"],
-        scatter::tensor_scatter,
+        cache_write::tensor_scatter,
     ),
     // Reductions and norms.
     op("CumSum", 2, &["exclusive", "reverse"], reduce::cumsum),
