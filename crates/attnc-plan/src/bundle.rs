@@ -10,6 +10,10 @@
 //! trusts nothing: versions, ids, names and sizes are checked before anything is used. A host that
 //! maps `weights.safetensors` hands the mapped bytes to [`BundleWeights::new`]; nothing is copied.
 //!
+//! Whoever runs a bundle without attnc-wgpu binds storage buffers of row-major tensors, but for weights with `panels`
+//! ([`Panels`](crate::Panels)) and bindings of access `image` ([`ImageSize`](crate::ImageSize)), which plans for the
+//! built-in profiles do not have.
+//!
 //! ```no_run
 //! # fn main() -> Result<(), attnc_plan::bundle::BundleError> {
 //! # let (plan, weights) = (attnc_plan::Plan::new("m", attnc_plan::DeviceProfile::webgpu()), ());
