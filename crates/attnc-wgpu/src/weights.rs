@@ -20,7 +20,7 @@ pub(crate) struct DeviceWeights {
     /// Bytes uploaded; a weight that several buffers name in one order counts once, and another
     /// time where it is needed as an image too.
     pub(crate) bytes: u64,
-    /// Buffers made.
+    /// Buffers and images made.
     pub(crate) made: u64,
 }
 
