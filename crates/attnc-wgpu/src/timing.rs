@@ -1,8 +1,8 @@
 //! Timing each step with timestamp queries.
 //!
 //! Each step gets a pass of its own, with a timestamp at either end: passes are what every device with
-//! timestamps can time. The sum is therefore a little more than one pass over all steps takes, but that copies into
-//! images, between passes, are in no step's time.
+//! timestamps can time. The sum is therefore a little more than one pass over all steps takes. What is copied into
+//! images for a step is in its time.
 
 use crate::bind::{Dispatch, Io};
 use crate::readback::Staging;
@@ -72,14 +72,25 @@ impl Executable {
         let staging = Staging::new(device, "attnc step times", size);
         let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         for (dispatch, first) in dispatches.iter().zip((0..count).step_by(2)) {
-            encode::record_copies(&mut encoder, dispatch);
+            let label = Some(self.plan.steps[dispatch.step].op.as_str());
+            let writes = |beginning, end| wgpu::ComputePassTimestampWrites {
+                query_set: &queries,
+                beginning_of_pass_write_index: beginning,
+                end_of_pass_write_index: end,
+            };
+            let (start, end) = (Some(first), Some(first + 1));
+            let copies = !dispatch.copies.is_empty();
+            if copies {
+                // Copies lie between passes: an empty one in front of them has the time at which they start.
+                drop(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                    label,
+                    timestamp_writes: Some(writes(start, None)),
+                }));
+                encode::record_copies(&mut encoder, dispatch);
+            }
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-                label: Some(&self.plan.steps[dispatch.step].op),
-                timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
-                    query_set: &queries,
-                    beginning_of_pass_write_index: Some(first),
-                    end_of_pass_write_index: Some(first + 1),
-                }),
+                label,
+                timestamp_writes: Some(writes(start.filter(|_| !copies), end)),
             });
             pass.set_pipeline(&self.pipelines[dispatch.kernel].pipeline);
             encode::record(&mut pass, dispatch);

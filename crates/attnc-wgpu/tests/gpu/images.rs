@@ -73,6 +73,17 @@ pub(crate) fn what_was_written_is_copied_anew(gpu: &Gpu) -> Result<(), Failed> {
                 bytes: &raw,
             };
             let found = runner.run(&[("x", tensor)])?;
+            if gpu
+                .device
+                .features()
+                .contains(wgpu::Features::TIMESTAMP_QUERY)
+            {
+                let times = runner.profile(&[("x", tensor)], &DimValues::default())?;
+                let steps: Vec<_> = times.iter().map(|time| time.step).collect();
+                equal(&steps, &vec![0, 1, 2, 3, 4])?;
+                let plausible = |ns: f64| (0.0..1e10).contains(&ns);
+                equal(&times.iter().all(|t| plausible(t.nanoseconds)), &true)?;
+            }
             let w = floats(&weights["w"]);
             let expected = |f: &dyn Fn(usize) -> f32| (0..x.len()).map(f).collect::<Vec<_>>();
             let y = expected(&|n| 3.0 * x[n]);
