@@ -5,7 +5,8 @@
 // Texels of a full row.
 const IMAGE_WIDTH: u32 = 4096u;
 
-// Where elements 4 i to 4 i + 3 of the buffer are: of a variable that is given to a function, naga's Metal knows no access.
+// Where elements 4 i to 4 i + 3 of the buffer are. A place and not the elements, since naga cannot hand an image to a
+// function in Metal.
 fn texel(i: u32) -> vec2<u32> {
     return vec2<u32>(i % IMAGE_WIDTH, i / IMAGE_WIDTH);
 }

@@ -3,31 +3,21 @@
 use attnc_codegen::Stored;
 use attnc_codegen::link::{Linked, Linker};
 use attnc_codegen::micro::{
-    Access, Division, KvLoads, LeftLoad, MatmulTile, RightLoad, Staged, SubgroupAttentionTile,
+    Division, KvLoads, LeftLoad, MatmulTile, RightLoad, Staged, SubgroupAttentionTile,
 };
 use attnc_codegen::validate::{self, validate};
 use naga::back::{glsl, hlsl, msl};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
-use crate::linker;
+use crate::{linker, subgroup};
 
 fn attention(operands: Stored) -> SubgroupAttentionTile {
     SubgroupAttentionTile {
-        width: 8,
-        group: 8,
-        groups: 4,
-        keys: 1,
-        packs_heads: false,
-        qk_dim: 64,
         v_dim: 40,
         operands,
         kv: KvLoads::Images,
         result: operands,
-        masked: true,
-        scores_mask: false,
-        sink: false,
-        prob_mod: false,
-        part: false,
+        ..subgroup::attention()
     }
 }
 
@@ -35,17 +25,12 @@ fn matmul(division: Division, b: RightLoad, operands: Stored) -> MatmulTile {
     MatmulTile {
         rows: 8,
         division,
-        columns: 8,
-        a: LeftLoad::KVec4,
         b,
         a_image: true,
         b_image: true,
-        c: Access::Vec4,
-        c_eights: false,
-        epilogue: Access::Scalar,
         operands,
         result: operands,
-        k_tail: false,
+        ..subgroup::matmul()
     }
 }
 
@@ -143,6 +128,14 @@ fn only_f32_by_fours_is_read_through_images() {
         ..matmul(Division::Rows, RightLoad::NVec4, Stored::F32)
     };
     assert_eq!(by_elements.print().unwrap_err().problems.len(), 1);
+}
+
+#[test]
+fn shaders_and_plans_agree_on_the_width_of_a_row() {
+    let file = attnc_shaders::find("lib/images").unwrap();
+    let width = attnc_plan::IMAGE_WIDTH;
+    let declared = format!("const IMAGE_WIDTH: u32 = {width}u;");
+    assert!(file.source.contains(&declared), "{}", file.source);
 }
 
 /// What Metal, DX12 and GLES get of them. naga's Metal knows no access of images that are given to functions.

@@ -8,7 +8,7 @@ use attnc_codegen::validate::validate;
 
 use crate::linker;
 
-fn attention() -> SubgroupAttentionTile {
+pub(crate) fn attention() -> SubgroupAttentionTile {
     SubgroupAttentionTile {
         width: 8,
         group: 8,
@@ -143,7 +143,7 @@ fn impossible_attention_tiles_are_refused_with_every_reason() {
     assert_eq!(error.print().unwrap_err().problems.len(), 6);
 }
 
-fn matmul() -> MatmulTile {
+pub(crate) fn matmul() -> MatmulTile {
     MatmulTile {
         rows: 24,
         division: Division::Subgroup { lanes: 8 },
