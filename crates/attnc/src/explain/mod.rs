@@ -25,7 +25,7 @@ pub use tiles::Tiles;
 use crate::codegen::choice::Choices;
 use crate::compile::{self, Compiled};
 use crate::opt::{self, AttentionReport, Optimised};
-use crate::plan::{self, DeviceProfile, DimValues, MemoryPlan, Plan};
+use crate::plan::{self, Access, DeviceProfile, DimValues, KernelArtifact, MemoryPlan, Plan};
 use crate::{Error, Model, inputs};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -112,6 +112,9 @@ pub struct Kernel {
     pub uses: usize,
     /// Bytes of workgroup memory.
     pub workgroup_bytes: u32,
+    /// The operands that it reads through images, by their names in the shader.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<String>,
     /// What it computes floats in, whatever they are stored as.
     pub precision: &'static str,
     /// The element types that its steps bind.
@@ -225,6 +228,12 @@ fn report(model: &Model, optimised: &Optimised, compiled: &Compiled) -> Report {
     }
 }
 
+fn images(kernel: &KernelArtifact) -> Vec<String> {
+    let bindings = kernel.storage_bindings();
+    let images = bindings.filter(|binding| binding.access == Access::Image);
+    images.map(|binding| binding.name.clone()).collect()
+}
+
 fn kernels(plan: &Plan) -> Vec<Kernel> {
     let uses = |at: usize| plan.steps.iter().filter(|s| s.kernel.index() == at).count();
     let kernels = plan.kernels.iter().enumerate();
@@ -233,6 +242,7 @@ fn kernels(plan: &Plan) -> Vec<Kernel> {
             name: kernel.name.clone(),
             uses: uses(at),
             workgroup_bytes: kernel.workgroup_bytes,
+            images: images(kernel),
             precision: kernel.precision.name(),
             storage: storage(plan, at),
         })

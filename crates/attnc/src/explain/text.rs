@@ -151,6 +151,10 @@ fn kernels(out: &mut String, report: &Report) -> std::fmt::Result {
             0 => String::new(),
             bytes => format!("  ({bytes} bytes of workgroup memory)"),
         };
+        let images = match kernel.images.as_slice() {
+            [] => String::new(),
+            images => format!("  ({} from images)", images.join(", ")),
+        };
         let halves = kernel.storage.iter().any(|s| matches!(*s, "f16" | "bf16"));
         let precision = if halves {
             format!("  (computes in {})", kernel.precision)
@@ -159,7 +163,7 @@ fn kernels(out: &mut String, report: &Report) -> std::fmt::Result {
         };
         writeln!(
             out,
-            "  {:4} × {}{precision}{memory}",
+            "  {:4} × {}{precision}{memory}{images}",
             kernel.uses, kernel.name
         )?;
     }
