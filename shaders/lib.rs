@@ -115,6 +115,8 @@ pub const CATALOGUE: &[ShaderFile] = shader_files![
     "pack/one",
     "pack/one_combined",
     "params/default",
+    "schedule/dynamic",
+    "schedule/static",
     "store/elements",
     "store/f32_pairs_vectors",
     "store/packed_bf16",

@@ -1,24 +1,23 @@
 // Fused attention, forward: O = prob_mod(softmax(score_mod(scale * Q K^T), mask_mod, sink)) V
 //
-// A workgroup is one subgroup, or the first lanes of a wider one, and owns a block of query rows of one batch and KV
-// head. Lanes own columns: each holds its columns of Q and O for all rows, and loads its columns of K and V once for
-// all rows. The scores of a row and a key are one lane's; where there are fewer rows than lanes, lanes have other keys
-// of the same rows. Tiles of keys that count for none of the rows are skipped. The slot `walk` says which keys are
-// walked, and what becomes of the sums.
-//
-// Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). O is scaled only when a
-// score passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the end,
-// since subgroup operations need them. Rows of which a driver that counts turns did not let all keys be walked are NaN.
+// A workgroup is one subgroup, or the first lanes of a wider one. A tile is a block of query rows of one batch and KV
+// head; the slot `schedule` says which a workgroup computes. Lanes own columns: each holds its columns of Q and O for
+// all rows, and loads its columns of K and V once for all rows. The scores of a row and a key are one lane's; where
+// rows are fewer than lanes, lanes have other keys of the same rows. Tiles of keys that count for none of the rows are
+// skipped. The slot `walk` says which keys are walked, and what becomes of the sums. O is scaled only when a score
+// passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the end, since
+// subgroup operations need them. Rows of which a driver that counts turns did not let all keys be walked are NaN.
+// Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end).
 //
 // Layout: Q, O are [B, H, M, D]; K, V are [B, H / heads_per_kv, N, D]; the last axis contiguous, in elements.
 
 import package::params::{WORKGROUP_SIZE};
 import package::mods::{HAS_FILL, SETTLED_ABOVE};
 import package::micro::{ROWS, GROUP, KEYS, SCORES_MASK, Rows, RowIndex, RowMask, OTile, q_item, k_item, v_item, o_item};
-import package::micro::{row_numbers, key_number, rows_score_mod, rows_mask_mod, rows_prob_mod};
-import package::micro::{lanes_or, max_over_keys, sum_over_keys};
-import package::micro::{tile_load_q, tile_dot_k, load_v_where, v_is_odd};
-import package::micro::{tile_zero, tile_scale, tile_add_v, tile_store_o};
+import package::micro::{row_numbers, key_number, rows_score_mod, rows_mask_mod, rows_prob_mod, lanes_or, max_over_keys};
+import package::micro::{sum_over_keys, tile_load_q, tile_dot_k, load_v_where, v_is_odd, tile_zero, tile_scale};
+import package::micro::{tile_add_v, tile_store_o};
+import package::schedule::{compute_tiles};
 import package::walk::{part_count, part_keys, part_rows, rows_end};
 import package::lib::online_softmax::{SCORE_MIN, HEADROOM};
 import package::lib::attention_shape::{Shape};
@@ -26,7 +25,6 @@ import package::lib::row_block::{row_block, rows_of};
 import package::lib::tile_runs::{tile_rows, next_run};
 import package::lib::key_facts::{DEAD, key_of, facts_of, some_live, facts_of_first};
 import package::lib::float_bits::{float_bits};
-import package::lib::indexing::{linear_workgroup};
 
 @group(0) @binding(0) var<uniform> shape: Shape;
 @group(0) @binding(1) var<storage, read> q: array<q_item>;
@@ -40,9 +38,13 @@ fn flash_attention_fwd_subgroup(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
+    compute_tiles(group, groups, lane);
+}
+
+fn compute_tile(index: u32, lane: u32) {
     let parts = part_count(shape.kv_len);
-    let part = linear_workgroup(group, groups) % parts;
-    let block = row_block(linear_workgroup(group, groups) / parts, shape);
+    let part = index % parts;
+    let block = row_block(index / parts, shape);
     let b = block.b;
     if b >= shape.batch {
         return;

@@ -1,8 +1,9 @@
 // Matrix product: C[b0, b1, m, n] = epilogue(sum over k of A[b0, b1, m, k] * B[b0, b1, k, n])
 //
-// A workgroup is one subgroup, or the first lanes of a wider one, and owns ROWS rows of C. Each lane owns COLUMNS
+// A workgroup is one subgroup, or the first lanes of a wider one. A tile is ROWS rows of C; each lane owns COLUMNS
 // columns of them in registers. A is loaded once for all lanes, a row a lane, and handed round; four steps of k give
-// a vec4 of each row of A and a mat4x4 of each block of B. All lanes stay to the end, since that needs them.
+// a vec4 of each row of A and a mat4x4 of each block of B. All lanes stay to the end, since that needs them. The slot
+// `schedule` says which tiles a workgroup computes.
 //
 // The split into macro-kernel (here) and micro-kernel (generated): Van Zee and van de Geijn 2015,
 // BLIS, ACM TOMS 41(3), section 5.
@@ -15,7 +16,8 @@ import package::micro::{ROWS, COLUMNS, COLUMN_BLOCKS, Tile, a_item, b_item, c_it
 import package::micro::{a_rows, b_columns, tile_zero, tile_multiply_add};
 import package::micro::{GROUP, tile_group, tile_row, c_row, store_row};
 import package::lib::matmul_shape::{Shape};
-import package::lib::indexing::{linear_workgroup, div_ceil};
+import package::schedule::{compute_tiles};
+import package::lib::indexing::{div_ceil};
 
 @group(0) @binding(0) var<uniform> shape: Shape;
 @group(0) @binding(1) var<storage, read> a: array<a_item>;
@@ -28,9 +30,12 @@ fn matmul_subgroup(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
+    compute_tiles(group, groups, lane);
+}
+
+fn compute_tile(index: u32, lane: u32) {
     let column_tiles = div_ceil(shape.n, COLUMNS * WORKGROUP_SIZE);
     let row_tiles = div_ceil(shape.m, ROWS);
-    let index = linear_workgroup(group, groups);
     let batch = index / (column_tiles * row_tiles);
     let b0 = batch / shape.b1;
     let b1 = batch % shape.b1;

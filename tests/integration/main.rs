@@ -7,6 +7,7 @@
 //! | `properties/…` | GPU = CPU = f64 oracle over ragged lengths, masks of every kind, garbage where no result may come from |
 //! | `…, each shape` | the same with each kernel shape forced in turn, under profiles of other widths of subgroups |
 //! | `skipping/…` | tiles of masked keys are not visited: counted by the kernel |
+//! | `schedule/…` | tiles that workgroups take as they come are all computed, whatever turns their data ask for |
 //! | `turns/…` | loops take no more turns than plans say, and nothing runs that takes more than the device does |
 //!
 //! What is missing on a machine makes its trials *ignored*, with the reason. `ATTNC_REQUIRE_GPU=1` makes
@@ -23,6 +24,7 @@ mod emulated;
 mod forced;
 mod models;
 mod properties;
+mod schedule;
 mod skipping;
 mod support;
 mod turns;
@@ -37,6 +39,7 @@ fn main() {
         trials.extend(models::trials());
         trials.extend(properties::trials());
         trials.extend(skipping::trials());
+        trials.extend(schedule::trials());
         trials.extend(turns::trials());
     }
     let conclusion = libtest_mimic::run(&arguments, trials);

@@ -36,6 +36,8 @@ pub enum BufferKind {
     },
     /// An intermediate; the memory planner gives it a slot of the arena.
     Temp,
+    /// Counters of `u32` that steps count with. Whoever runs the plan makes them once, and sets them to 0 before each run.
+    Counters,
 }
 
 /// A dense tensor in device memory, row-major but for weights in panels.

@@ -11,8 +11,9 @@
 //! maps `weights.safetensors` hands the mapped bytes to [`BundleWeights::new`]; nothing is copied.
 //!
 //! Whoever runs a bundle without attnc-wgpu binds storage buffers of row-major tensors, but for weights with `panels`
-//! ([`Panels`](crate::Panels)) and bindings of access `image` ([`ImageSize`](crate::ImageSize)), which plans for the
-//! built-in profiles do not have.
+//! ([`Panels`](crate::Panels)), bindings of access `image` ([`ImageSize`](crate::ImageSize)) and buffers of the kind
+//! `counters`, to be set to 0 before each run ([`BufferKind`](crate::BufferKind)). Plans for the built-in profiles have
+//! none of the three.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), attnc_plan::bundle::BundleError> {

@@ -124,11 +124,17 @@ impl Check<'_> {
                 .shape
                 .iter()
                 .all(|d| d.as_const().is_some_and(|n| n >= 0));
-            if matches!(buffer.kind, BufferKind::Weight { .. }) && !fixed {
-                wrong.push(format!(
-                    "a weight needs constant lengths, not {}",
-                    buffer.type_text()
-                ));
+            let made_once = match buffer.kind {
+                BufferKind::Weight { .. } => Some("a weight needs"),
+                BufferKind::Counters => Some("counters need"),
+                BufferKind::Input | BufferKind::Output | BufferKind::Temp => None,
+            };
+            if let (Some(needs), false) = (made_once, fixed) {
+                let found = buffer.type_text();
+                wrong.push(format!("{needs} constant lengths, not {found}"));
+            }
+            if buffer.kind == BufferKind::Counters && buffer.dtype != DType::U32 {
+                wrong.push(format!("counters are u32, not {}", buffer.dtype));
             }
             if let Some(panels) = buffer.panels {
                 wrong.extend(panels.check(&buffer.shape).err());
@@ -316,15 +322,15 @@ fn access(
     buffer: &Buffer,
     written: bool,
 ) -> Option<String> {
-    let host_filled = matches!(buffer.kind, BufferKind::Input | BufferKind::Weight { .. });
+    let is_filled = buffer.kind != BufferKind::Output && buffer.kind != BufferKind::Temp;
     if access == Access::ReadWrite {
-        if host_filled {
+        if is_filled && buffer.kind != BufferKind::Counters {
             return Some("inputs and weights are never written".to_owned());
         }
         if step.bindings.iter().filter(|b| **b == id).count() > 1 {
             return Some("a buffer that is written may be bound only once in a step".to_owned());
         }
-    } else if !host_filled && !written {
+    } else if !is_filled && !written {
         return Some("it is read before any step writes it".to_owned());
     }
     None

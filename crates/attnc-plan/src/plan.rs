@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// The version of the plan format this crate reads and writes.
-pub const PLAN_VERSION: u32 = 3;
+pub const PLAN_VERSION: u32 = 4;
 
 /// An input or output of the model.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -166,6 +166,12 @@ impl Plan {
     pub fn temps(&self) -> impl Iterator<Item = (BufferId, &Buffer)> {
         self.buffer_ids()
             .filter(|(_, b)| b.kind == BufferKind::Temp)
+    }
+
+    /// What is set to 0 before each run.
+    pub fn counters(&self) -> impl Iterator<Item = (BufferId, &Buffer)> {
+        self.buffer_ids()
+            .filter(|(_, b)| b.kind == BufferKind::Counters)
     }
 
     /// The weights, each with the name its source knows it by.

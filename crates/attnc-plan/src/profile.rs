@@ -107,7 +107,7 @@ pub struct DeviceProfile {
     /// What it offers beyond core WebGPU.
     pub features: Features,
     /// Workgroups of one subgroup that it takes to keep all of it busy; a dispatch of fewer leaves cores idle. Nothing
-    /// depends on it but which kernel is chosen.
+    /// depends on it but which kernel is chosen, and how many workgroups share tiles that they take as they come.
     #[serde(default = "usual_workgroups")]
     pub busy_workgroups: u32,
 }

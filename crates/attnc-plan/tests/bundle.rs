@@ -150,7 +150,7 @@ fn damage_is_refused_with_a_reason() {
         read_plan(&dir).unwrap_err().to_string()
     };
     for (from, to, expected) in [
-        ("\"version\": 3", "\"version\": 1", "version 1"),
+        ("\"version\": 4", "\"version\": 1", "version 1"),
         (
             "\"scale.f32.wgsl\"",
             "\"../scale.f32.wgsl\"",

@@ -184,6 +184,7 @@ impl Executable {
             let found = match &buffer.kind {
                 BufferKind::Input | BufferKind::Output => ports.get(&id).copied(),
                 BufferKind::Weight { .. } => self.weights.buffers.get(&id),
+                BufferKind::Counters => self.counters.buffers.get(&id),
                 BufferKind::Temp => memory.slot_of.get(&id).map(|&slot| &arena[slot]),
             };
             if let Some(buffer) = found {

@@ -4,12 +4,13 @@ use crate::bind::Dispatch;
 use crate::{Executable, Io};
 
 impl Executable {
-    /// Records all steps, as one compute pass, but that a new one starts where buffers are copied into images before a
-    /// step. Nothing is allocated or compiled.
+    /// Sets what steps count with to 0, then records all steps, as one compute pass, but that a new one starts where
+    /// buffers are copied into images before a step. Nothing is allocated or compiled.
     ///
     /// wgpu orders the dispatches by what they read and write, also against passes of the host before
     /// and after.
     pub fn encode(&self, encoder: &mut wgpu::CommandEncoder, io: &Io) {
+        self.counters.reset(encoder);
         for dispatches in io.dispatches.chunk_by(|_, next| next.copies.is_empty()) {
             record_copies(encoder, &dispatches[0]);
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {

@@ -1,6 +1,7 @@
 //! A plan on a device: pipelines built, weights uploaded, ready for any lengths.
 
 use crate::bind::Io;
+use crate::counters::Counters;
 use crate::pipeline::{self, Pipeline};
 use crate::pool::Arena;
 use crate::profile::ProfileExt as _;
@@ -43,7 +44,7 @@ pub struct Stats {
     pub pipelines_created: u64,
     /// Bind groups made; running at lengths and buffers seen before makes none.
     pub bind_groups_created: u64,
-    /// Buffers and images made: of weights, of the arena, of uniforms, and those of a [`Runner`](crate::Runner).
+    /// Buffers and images made: of weights, of counters, of the arena, of uniforms, and those of a [`Runner`](crate::Runner).
     /// Running at lengths and buffers seen before makes none.
     pub buffers_created: u64,
     /// Those of the arena among them.
@@ -87,6 +88,7 @@ pub struct Executable {
     pub(crate) device_profile: DeviceProfile,
     pub(crate) pipelines: Vec<Pipeline>,
     pub(crate) weights: DeviceWeights,
+    pub(crate) counters: Counters,
     state: Mutex<State>,
 }
 
@@ -131,6 +133,7 @@ impl Executable {
             device_profile: profile,
             pipelines,
             weights,
+            counters: Counters::new(device, plan)?,
             state: Mutex::default(),
         })
     }
@@ -179,7 +182,10 @@ impl Executable {
         Stats {
             pipelines_created: self.pipelines.len() as u64,
             bind_groups_created: state.bind_groups_created,
-            buffers_created: self.weights.made + state.arena.created + state.buffers_created,
+            buffers_created: self.weights.made
+                + self.counters.buffers.len() as u64
+                + state.arena.created
+                + state.buffers_created,
             arena_buffers_created: state.arena.created,
             arena_bytes: state.arena.bytes(),
             weight_bytes: self.weights.bytes,

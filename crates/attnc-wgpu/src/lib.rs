@@ -27,6 +27,7 @@
 
 mod bind;
 mod cache;
+mod counters;
 mod devices;
 mod encode;
 mod error;

@@ -71,6 +71,7 @@ impl Executable {
         });
         let staging = Staging::new(device, "attnc step times", size);
         let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        self.counters.reset(&mut encoder);
         for (dispatch, first) in dispatches.iter().zip((0..count).step_by(2)) {
             let label = Some(self.plan.steps[dispatch.step].op.as_str());
             let writes = |beginning, end| wgpu::ComputePassTimestampWrites {

@@ -2,7 +2,8 @@
 //!
 //! The counting build of a kernel is its own text with a counter in each loop, and one more for the test by which a
 //! loop ends. What its invocations take at most is held against [`Step::turns`](attnc::plan::Step::turns), at two
-//! lengths: never more, and growing as fast but for a tenth. Where the device has a limit
+//! lengths: never more, and growing as fast but for a tenth. Kernels whose workgroups take tiles as they come are run
+//! by one workgroup, which takes as many as it may, and are held to it for each tile. Where the device has a limit
 //! ([`Limits::loop_turns`](attnc::plan::Limits::loop_turns)), runs just below it are right, and longer ones are refused.
 
 mod cases;
@@ -13,7 +14,8 @@ use attnc::codegen::choice::{Choices, KernelShape};
 use attnc::compile::{self, Compiled};
 use attnc::gpu::{Executable, ExecutableOptions, Gpu, HostTensorRef, Runner};
 use attnc::plan::{
-    Access, Binding, DType, DeviceProfile, Dim, DimValues, Plan, Port, SubgroupSizes,
+    Access, Binding, BufferId, BufferKind, DType, DeviceProfile, Dim, DimValues, Plan, Port, Step,
+    SubgroupSizes, Uniform,
 };
 use attnc::{HostDType, HostTensor, Model, opt, random};
 use cases::{Case, cases};
@@ -78,19 +80,24 @@ impl Case {
         let executable =
             Executable::with_options(device, queue, &counting, &compiled.weights, &options)?;
         let mut runner = Runner::from_executable(device, queue, executable);
-        let mut at = |s: i64| -> Result<Vec<[i64; 2]>, Failed> {
+        let mut at = |s: i64| -> Result<Vec<[i64; 3]>, Failed> {
             let dims: DimValues = [("S", s)].into_iter().collect();
             let taken = run(&mut runner, model, &dims)?;
             let steps = compiled.plan.steps.iter().zip(taken);
             steps
-                .map(|(step, taken)| Ok([dims.eval(&step.turns)?, taken]))
+                .map(|(step, taken)| {
+                    let tiles = tiles(&compiled.plan, step, &dims)?;
+                    Ok([dims.eval(&step.turns)?, taken, tiles])
+                })
                 .collect()
         };
         let [few, many] = [at(self.lengths[0])?, at(self.lengths[1])?];
         for (step, (few, many)) in few.into_iter().zip(many).enumerate() {
             let kernel = &compiled.plan.kernel(compiled.plan.steps[step].kernel).name;
-            let what = || format!("{kernel} says it takes {few:?} and {many:?}: said, taken");
+            let what = || format!("{kernel} takes {few:?} and {many:?}: said, taken, tiles");
             ensure(few[0] >= few[1] && many[0] >= many[1], what)?;
+            let of_a_tile = |all: [i64; 3]| [all[0] / all[2], all[1] / all[2]];
+            let (few, many) = (of_a_tile(few), of_a_tile(many));
             let [said, taken] = [0, 1].map(|n| many[n] - few[n]);
             // Whether rows are walked again only data tell; whether each tile is a run of its own; and whether V has
             // infinities, which the kernel by matrices then adds one by one.
@@ -116,6 +123,23 @@ fn profiles(gpu: &Gpu) -> [(&'static str, DeviceProfile); 3] {
     ]
 }
 
+/// Tiles that a workgroup of a step may take of those there are.
+fn tiles(plan: &Plan, step: &Step, dims: &DimValues) -> Result<i64, Failed> {
+    let Some([Uniform::U32(count), Uniform::U32(at_most), _]) = step.uniforms.last_chunk() else {
+        return Ok(1);
+    };
+    match takes_tiles(plan, step) {
+        true => Ok(dims.eval(at_most)?.min(dims.eval(count)?)),
+        false => Ok(1),
+    }
+}
+
+/// Whether the workgroups of a step take tiles as they come.
+fn takes_tiles(plan: &Plan, step: &Step) -> bool {
+    let counts = |id: BufferId| plan.buffer(id).kind == BufferKind::Counters;
+    step.bindings.iter().any(|id| counts(*id))
+}
+
 /// The plan with an output for each step: the turns that one of its invocations took at most.
 fn counting(plan: &Plan) -> Result<Plan, Failed> {
     let mut plan = plan.clone();
@@ -138,6 +162,9 @@ fn counting(plan: &Plan) -> Result<Plan, Failed> {
             DType::U32,
             vec![Dim::one()],
         ));
+        if takes_tiles(&plan, &plan.steps[n]) {
+            plan.steps[n].grid = [Dim::one(), Dim::one(), Dim::one()];
+        }
         let kernel = plan.kernel(plan.steps[n].kernel);
         let at = kernel
             .storage_bindings()

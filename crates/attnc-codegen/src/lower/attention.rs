@@ -144,7 +144,8 @@ impl Lowerer<'_> {
         let params = params::print(&[], size) + &params::blocks();
         let part = part_keys.map(|keys| [("PART_KEYS", "u32", format!("{keys}u"))]);
         let part = part.map_or(String::new(), |part| params::constants(&part));
-        let dispatch = Dispatch {
+        let turns = of_attention(&kernel, sizes, &tiles, &self.plan.profile);
+        let mut dispatch = Dispatch {
             kernel: kernel.name(),
             key: key(kernel.name(), &types, &chosen.tile, attention),
             params: params + &part,
@@ -157,11 +158,15 @@ impl Lowerer<'_> {
             tile: format!("{}; {}", kernel.describe(), chosen.why),
             uniforms: problem.uniforms(attention.scale, window),
             operands,
+            counters: None,
             images: kernel.images(),
             workgroups: kernel.workgroups(sizes, size) * when.clone(),
             flops: problem.flops(attention) * when.clone(),
-            turns: of_attention(&kernel, sizes, &tiles, &self.plan.profile),
+            turns: turns.foreseen.clone(),
         };
+        if kernel.is_scheduled() {
+            self.schedule(&mut dispatch, &turns.at_worst);
+        }
         self.dispatch(value, dispatch)?;
         if let (Some((buffer, _)), Some(keys)) = (parts, part_keys) {
             self.also(&chosen);

@@ -114,6 +114,15 @@ impl AttentionKernel {
         }
     }
 
+    /// Whether it has the slot `schedule`.
+    pub(super) fn is_scheduled(&self) -> bool {
+        match self {
+            Self::Subgroup(_) => true,
+            Self::Rows(_) | Self::Tiled(_) | Self::Matrix(_) => false,
+            Self::Split(of, _) => of.is_scheduled(),
+        }
+    }
+
     /// Keys of a part, where they are walked in parts.
     pub(super) fn part_keys(&self) -> Option<u32> {
         match self {

@@ -182,6 +182,7 @@ impl Lowerer<'_> {
             tile: format!("four columns of a row a lane, parts of {part_keys} keys"),
             uniforms: words.cloned().map(Uniform::U32).collect(),
             operands: vec![buffer, result],
+            counters: None,
             images: Vec::new(),
             workgroups: div_ceil(&(rows.clone() * vectors), self.workgroup_size),
             turns: looped(&count, 0),

@@ -36,13 +36,22 @@ const SLICE: u32 = 16;
 /// Keys that `flash_attention_fwd_matrix` has in workgroup memory at a time, and columns of V it multiplies at once.
 const KEYS: u32 = 32;
 
-/// The turns of one invocation, on a device of this profile.
+/// The turns of one invocation.
+pub(super) struct Turns {
+    /// As far as lengths tell, and what is allowed for.
+    pub(super) foreseen: Dim,
+    /// Where data make the most of it: O is scaled at every turn of a walk, which takes two more, and each row is walked
+    /// by itself.
+    pub(super) at_worst: Dim,
+}
+
+/// The turns on a device of this profile.
 pub(super) fn of_attention(
     kernel: &AttentionKernel,
     sizes: &Sizes,
     tiles: &Tiles,
     profile: &DeviceProfile,
-) -> Dim {
+) -> Turns {
     let (kernel, kv_len) = match kernel {
         AttentionKernel::Split(of, keys) => (&**of, Dim::from(i64::from(*keys))),
         whole => (whole, sizes.kv_len.clone()),
@@ -50,7 +59,11 @@ pub(super) fn of_attention(
     let blocks = |rows, keys| Blocks { rows, keys };
     // What each tile of keys that is walked takes beyond the turn that finds it, and what all the rest takes.
     let (blocks, each, around) = match kernel {
-        AttentionKernel::Rows(tile) if tile.walk().is_none() => return two_walks(tile, &kv_len),
+        AttentionKernel::Rows(tile) if tile.walk().is_none() => {
+            let foreseen = two_walks(tile, &kv_len);
+            let at_worst = foreseen.clone();
+            return Turns { foreseen, at_worst };
+        }
         AttentionKernel::Rows(tile) => {
             let each = loop_of(BLOCK, dots(tile));
             (blocks(BLOCK, BLOCK), each, 2 * loop_of(tile.rows, 0))
@@ -82,7 +95,15 @@ pub(super) fn of_attention(
         Some(_) => walk(&all),
         None => Dim::zero(),
     };
-    first + again + Dim::from(i64::from(around))
+    let more = match kernel {
+        AttentionKernel::Subgroup(tile) if tile.masked => 2 + tile.rows(),
+        AttentionKernel::Subgroup(_) => 2,
+        _ => 0,
+    };
+    let walks = first + again;
+    let foreseen = walks.clone() + Dim::from(i64::from(around));
+    let at_worst = foreseen.clone() + walks * Dim::from(i64::from(more));
+    Turns { foreseen, at_worst }
 }
 
 /// Queries and keys of what is skipped as a whole.

@@ -314,6 +314,7 @@ fn block_some(b: u32, h: u32, q_first: u32, q_last: u32, kv_first: u32, kv_last:
             tile: format!("a tile of {BLOCK} queries and {BLOCK} keys a workgroup"),
             uniforms: lengths.map(Uniform::U32).to_vec(),
             operands: vec![table],
+            counters: None,
             images: Vec::new(),
             workgroups,
             flops: batch * heads * m * n * Dim::from(operations(&mask)),

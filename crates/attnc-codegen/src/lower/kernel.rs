@@ -27,7 +27,7 @@ pub(super) struct Dispatch {
     pub(super) combine: Option<&'static str>,
     /// The file for the slot `store`, where the kernel takes one.
     pub(super) store: Option<&'static str>,
-    /// Files that fill the slot that their folder is called as: `mods/mask_none`, `lanes/subgroup`.
+    /// Files that fill the slot that their folder is called as: `mods/mask_none`, `lanes/subgroup`, `schedule/static`.
     pub(super) mod_files: Vec<&'static str>,
     /// The printed part of `mods`.
     pub(super) mods: Printed,
@@ -37,7 +37,9 @@ pub(super) struct Dispatch {
     pub(super) uniforms: Vec<Uniform>,
     /// Buffers of `@group(0)`, binding 1 first.
     pub(super) operands: Vec<BufferId>,
-    /// The variables of those that are read through images.
+    /// The counters of `@group(2)`, where the slot `schedule` counts.
+    pub(super) counters: Option<BufferId>,
+    /// The variables of operands that are read through images.
     pub(super) images: Vec<&'static str>,
     /// The operation, where it is not the node's own.
     pub(super) op: Option<&'static str>,
@@ -111,6 +113,7 @@ impl Lowerer<'_> {
             let at = binding.binding as usize;
             bindings.push(match binding.group {
                 0 => dispatch.operands[at - 1],
+                2 => dispatch.counters.expect("who counts has counters"),
                 _ => self.buffer(dispatch.mods.captured[at])?,
             });
         }

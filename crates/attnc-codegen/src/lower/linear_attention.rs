@@ -88,6 +88,7 @@ impl Lowerer<'_> {
             ),
             uniforms: words,
             operands: vec![result],
+            counters: None,
             images: Vec::new(),
             workgroups: div_ceil(&columns, self.workgroup_size),
             flops,

@@ -160,7 +160,7 @@ impl Lowerer<'_> {
             params.push_str(&lanes.params());
             mod_files.push(lanes.file);
         }
-        let dispatch = Dispatch {
+        let mut dispatch = Dispatch {
             kernel: tile.kernel(),
             key: key(&types, &tile, &chosen.tile, label.as_deref()),
             params,
@@ -173,11 +173,16 @@ impl Lowerer<'_> {
             tile: format!("{}; {}", words(&tile), chosen.why),
             uniforms: problem.uniforms(),
             operands: vec![a, b, result],
+            counters: None,
             images: tile.images(),
             workgroups: workgroups(problem, &tile, size) * when.clone(),
             flops: problem.flops(node.epilogue.as_ref().map_or(0, operations)) * when.clone(),
             turns: of_matmul(&tile, &problem.k),
         };
+        if let Division::Subgroup { .. } = tile.division {
+            let turns = dispatch.turns.clone();
+            self.schedule(&mut dispatch, &turns);
+        }
         self.dispatch(value, dispatch)
     }
 

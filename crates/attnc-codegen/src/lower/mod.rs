@@ -51,6 +51,7 @@ mod pointwise;
 mod row_family;
 mod row_shape;
 mod rows;
+mod schedule;
 mod turns;
 
 pub use blocks::{Skipping, Tiles, attention_tiles};

@@ -190,6 +190,7 @@ impl Lowerer<'_> {
                 tile: String::new(),
                 uniforms: vec![Uniform::U32(items.clone()), Uniform::U32(Dim::zero())],
                 operands: vec![target.buffer],
+                counters: None,
                 images: Vec::new(),
                 workgroups: div_ceil(&items, self.workgroup_size * each),
                 flops: count * Dim::from(operations(expr)),

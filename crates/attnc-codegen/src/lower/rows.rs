@@ -85,6 +85,7 @@ impl Lowerer<'_> {
                 None => family.uniforms(&x.shape),
             },
             operands: vec![result],
+            counters: None,
             images: Vec::new(),
             workgroups,
             turns: turns(form.kernel, &loads),

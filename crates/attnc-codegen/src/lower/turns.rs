@@ -17,10 +17,15 @@ use attnc_ir::Dim;
 
 /// Turns of a loop of so many rounds, of which each has loops of `inside` turns in it.
 pub(super) fn looped(rounds: &Dim, inside: u32) -> Dim {
-    rounds.clone() * Dim::from(i64::from(inside) + 1) + Dim::one()
+    looped_over(rounds, &Dim::from(i64::from(inside)))
 }
 
-/// The same, where the rounds are a constant.
+/// The same, where what is inside is an expression.
+pub(super) fn looped_over(rounds: &Dim, inside: &Dim) -> Dim {
+    rounds.clone() * (inside.clone() + Dim::one()) + Dim::one()
+}
+
+/// The same, where all is constant.
 pub(super) fn loop_of(rounds: u32, inside: u32) -> u32 {
     rounds * (1 + inside) + 1
 }

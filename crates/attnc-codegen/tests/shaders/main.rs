@@ -1,10 +1,12 @@
 //! The shader side of code generation: linking, register tiles, validation, barrier lint. No device.
 
 mod images;
+mod languages;
 mod link;
 mod lint;
 mod micro;
 mod parts;
+mod schedule;
 mod staged;
 mod subgroup;
 mod tiled;

@@ -65,7 +65,8 @@ fn subgroups_that_walk_a_part_are_valid() {
         };
         let linker = linker(SubgroupAttentionTile::KERNEL)
             .module("micro", &tile.print().unwrap())
-            .module_file("walk", tile.walk());
+            .module_file("walk", tile.walk())
+            .module_file("schedule", "schedule/static");
         assert_eq!(bindings(with_mods(linker)), ["shape", "q", "k", "v", "o"]);
     }
 }

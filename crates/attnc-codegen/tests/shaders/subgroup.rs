@@ -33,6 +33,7 @@ fn check(tile: &SubgroupAttentionTile) {
     let mut linker = linker(SubgroupAttentionTile::KERNEL)
         .module("micro", &tile.print().unwrap())
         .module_file("walk", tile.walk())
+        .module_file("schedule", "schedule/static")
         .module_file("mods", "mods/score_identity")
         .module_file("mods", "mods/mask_causal")
         .module_file("mods", "mods/blocks_causal")
@@ -193,6 +194,7 @@ fn matmul_tiles_that_lanes_share_are_valid() {
             };
             let mut linker = linker(tile.kernel())
                 .module("micro", &tile.print().unwrap())
+                .module_file("schedule", "schedule/static")
                 .module_file("mods", "mods/matmul_epilogue_bias_gelu");
             if b == RightLoad::Element {
                 linker = linker.module("mods", b_element);

@@ -171,7 +171,45 @@ fn images_are_of_f32_and_no_more_than_devices_have() {
 fn another_version_is_refused_before_anything_else() {
     let text = wrong(|p| p.version = 7);
     assert!(
-        text.contains("version 7; this build reads version 3"),
+        text.contains("version 7; this build reads version 4"),
+        "{text}"
+    );
+}
+
+/// The plan with counters that its first step counts with.
+fn counting(change: impl FnOnce(&mut Plan, BufferId)) -> Result<(), PlanErrors> {
+    let mut plan = plan();
+    let counters = Buffer::new("c", BufferKind::Counters, DType::U32, vec![Dim::from(3)]);
+    let id = plan.add_buffer(counters);
+    let counter = Binding::new(3, Access::ReadWrite, "counter");
+    plan.kernels[0].bindings.push(counter);
+    for step in &mut plan.steps {
+        step.bindings.push(id);
+    }
+    change(&mut plan, id);
+    plan.check()
+}
+
+#[test]
+fn counters_are_there_before_any_step_and_steps_share_them() {
+    assert_eq!(counting(|_, _| {}), Ok(()));
+    // Also where a step only reads them.
+    let read = counting(|p, _| p.kernels[0].bindings[3].access = Access::Read);
+    assert_eq!(read, Ok(()));
+    let wrong = |change: fn(&mut Plan, BufferId)| counting(change).unwrap_err().to_string();
+    let text = wrong(|p, id| {
+        p.buffers[id.index()].dtype = DType::F32;
+        p.buffers[id.index()].shape = vec![Dim::sym("B")];
+    });
+    for part in [
+        "counters are u32, not f32",
+        "counters need constant lengths, not f32[B]",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let text = wrong(|p, id| p.outputs[0].buffer = id);
+    assert!(
+        text.contains("its buffer `c` is of kind Counters"),
         "{text}"
     );
 }

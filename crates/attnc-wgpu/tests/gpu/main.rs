@@ -1,6 +1,7 @@
 //! Plans on a device. Without an adapter every test is reported as ignored, unless
 //! `ATTNC_REQUIRE_GPU` is set; then it is a failure.
 
+mod counters;
 mod images;
 mod plans;
 mod refusals;
@@ -43,6 +44,14 @@ const TESTS: &[(&str, Test)] = &[
         an_odd_number_of_halves_is_whole_words,
     ),
     ("steps_can_be_timed", steps_can_be_timed),
+    (
+        "counters_start_from_zero_in_each_run",
+        counters::counters_start_from_zero_in_each_run,
+    ),
+    (
+        "counters_start_from_zero_in_one_encoder",
+        counters::counters_start_from_zero_in_one_encoder,
+    ),
     (
         "what_was_written_is_copied_anew",
         images::what_was_written_is_copied_anew,

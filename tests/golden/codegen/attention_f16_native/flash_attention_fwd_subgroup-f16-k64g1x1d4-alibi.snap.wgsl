@@ -19,15 +19,14 @@ const PART_KEYS: u32 = 64u;
 
 // Fused attention, forward: O = prob_mod(softmax(score_mod(scale * Q K^T), mask_mod, sink)) V
 //
-// A workgroup is one subgroup, or the first lanes of a wider one, and owns a block of query rows of one batch and KV
-// head. Lanes own columns: each holds its columns of Q and O for all rows, and loads its columns of K and V once for
-// all rows. The scores of a row and a key are one lane's; where there are fewer rows than lanes, lanes have other keys
-// of the same rows. Tiles of keys that count for none of the rows are skipped. The slot `walk` says which keys are
-// walked, and what becomes of the sums.
-//
-// Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end). O is scaled only when a
-// score passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the end,
-// since subgroup operations need them. Rows of which a driver that counts turns did not let all keys be walked are NaN.
+// A workgroup is one subgroup, or the first lanes of a wider one. A tile is a block of query rows of one batch and KV
+// head; the slot `schedule` says which a workgroup computes. Lanes own columns: each holds its columns of Q and O for
+// all rows, and loads its columns of K and V once for all rows. The scores of a row and a key are one lane's; where
+// rows are fewer than lanes, lanes have other keys of the same rows. Tiles of keys that count for none of the rows are
+// skipped. The slot `walk` says which keys are walked, and what becomes of the sums. O is scaled only when a score
+// passes m by HEADROOM. Sink, prob_mod and tiles are as in flash_attention_fwd_rows. All lanes stay to the end, since
+// subgroup operations need them. Rows of which a driver that counts turns did not let all keys be walked are NaN.
+// Dao 2023, arXiv:2307.08691, Algorithm 1 and section 3.1.1 (divide by l once, at the end).
 //
 // Layout: Q, O are [B, H, M, D]; K, V are [B, H / heads_per_kv, N, D]; the last axis contiguous, in elements.
 
@@ -43,9 +42,13 @@ fn flash_attention_fwd_subgroup(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(subgroup_invocation_id) lane: u32,
 ) {
+    compute_tiles(group, groups, lane);
+}
+
+fn compute_tile(index: u32, lane: u32) {
     let parts = part_count(shape.kv_len);
-    let part = linear_workgroup(group, groups) % parts;
-    let block = row_block(linear_workgroup(group, groups) / parts, shape);
+    let part = index % parts;
+    let block = row_block(index / parts, shape);
     let b = block.b;
     if b >= shape.batch {
         return;
@@ -414,6 +417,14 @@ fn rows_end(at: RowIndex, own: RowMask, m: Rows, l: Rows, row_max: Rows, b: u32,
     return Rows(1.0);
 }
 
+// ---- schedule/static.wgsl
+
+// schedule: a workgroup computes one tile, that of its own number.
+
+fn compute_tiles(group: vec3<u32>, groups: vec3<u32>, lane: u32) {
+    compute_tile(linear_workgroup(group, groups), lane);
+}
+
 // ---- lib/online_softmax.wgsl
 
 // Online softmax: the running pair (m, l) of one query row, m the maximum and l = sum exp(score - m).
@@ -597,6 +608,19 @@ fn float_bits(bits: u32) -> f32 {
     return bitcast<f32>(bits);
 }
 
+// ---- lib/subgroup_sums.wgsl
+
+// Sums over the lanes of a subgroup, several at once, so that each ends up in a lane of its own.
+//
+// Each step halves the numbers and doubles the lanes that share them, as in a fast Fourier transform: eight sums
+// over eight lanes cost seven exchanges where one after the other costs 24. All lanes must take part.
+
+// The sum over a lane and the lane `distance` away, of `a` where that bit of the lane's number is 0, else of `b`.
+fn fold(a: f32, b: f32, lane: u32, distance: u32) -> f32 {
+    let upper = (lane & distance) != 0u;
+    return select(a, b, upper) + subgroupShuffleXor(select(b, a, upper), distance);
+}
+
 // ---- lib/indexing.wgsl
 
 // Index arithmetic shared by all kernels.
@@ -609,19 +633,6 @@ fn linear_workgroup(group: vec3<u32>, groups: vec3<u32>) -> u32 {
 
 fn div_ceil(x: u32, y: u32) -> u32 {
     return (x + y - 1u) / y;
-}
-
-// ---- lib/subgroup_sums.wgsl
-
-// Sums over the lanes of a subgroup, several at once, so that each ends up in a lane of its own.
-//
-// Each step halves the numbers and doubles the lanes that share them, as in a fast Fourier transform: eight sums
-// over eight lanes cost seven exchanges where one after the other costs 24. All lanes must take part.
-
-// The sum over a lane and the lane `distance` away, of `a` where that bit of the lane's number is 0, else of `b`.
-fn fold(a: f32, b: f32, lane: u32, distance: u32) -> f32 {
-    let upper = (lane & distance) != 0u;
-    return select(a, b, upper) + subgroupShuffleXor(select(b, a, upper), distance);
 }
 
 // ---- lib/balanced.wgsl

@@ -1,12 +1,12 @@
 //! Matrix products: axes, tiles, elements of 16 bits, few rows.
 
 use super::{
-    attend, dims, f32s, heads, kernel, linear, mods, names, plan, ty, uniform_values, weight,
+    attend, cpu, dims, f32s, heads, kernel, linear, mods, names, plan, ty, uniform_values, weight,
 };
 use crate::choice::{Choices, KernelShape};
 use crate::lower::{lower, lower_with};
 use attnc_ir::{DType, Graph, Op, UnaryOp};
-use attnc_plan::{DeviceProfile, DimValues, Feature, KernelArtifact, Panels, SubgroupSizes};
+use attnc_plan::{DeviceProfile, DimValues, Feature, KernelArtifact, Panels};
 
 #[test]
 fn scores_of_unfused_attention_read_keys_along_k() {
@@ -222,14 +222,6 @@ fn a_product_of_few_columns_and_any_rows_has_no_kernel_for_few_rows() {
         assert_eq!(of_rows("3"), "matmul_lanes", "{columns} columns");
         assert_eq!(of_rows("S"), "matmul_tiled", "{columns} columns");
     }
-}
-
-/// What has vectors of 8 lanes: a CPU, of two cores.
-fn cpu() -> DeviceProfile {
-    let mut profile = DeviceProfile::webgpu();
-    profile.busy_workgroups = 2;
-    profile.features.subgroups = Some(SubgroupSizes { min: 8, max: 8 });
-    profile
 }
 
 /// The panels of each weight of a graph `build` makes, on such a device.

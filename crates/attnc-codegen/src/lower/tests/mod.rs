@@ -5,6 +5,7 @@ mod matmul;
 mod plan;
 mod pointwise;
 mod rows;
+mod schedule;
 
 use crate::lower::{Lowered, lower};
 use attnc_ir::scalar::{ScalarBuilder, ScalarExpr};
@@ -12,7 +13,7 @@ use attnc_ir::{
     Attention, BinaryOp, DType, Dim, Extents, Graph, Op, Shape, TensorData, TensorType, UnaryOp,
     ValueId,
 };
-use attnc_plan::{DeviceProfile, DimValues, KernelArtifact};
+use attnc_plan::{DeviceProfile, DimValues, KernelArtifact, SubgroupSizes};
 
 fn dims(text: &[&str]) -> Shape {
     text.iter().map(|t| t.parse().unwrap()).collect()
@@ -27,6 +28,14 @@ fn ty(dtype: DType, text: &[&str]) -> TensorType {
         dtype,
         shape: dims(text),
     }
+}
+
+/// What has vectors of 8 lanes: a CPU, of two cores.
+fn cpu() -> DeviceProfile {
+    let mut profile = DeviceProfile::webgpu();
+    profile.busy_workgroups = 2;
+    profile.features.subgroups = Some(SubgroupSizes { min: 8, max: 8 });
+    profile
 }
 
 /// Lowers for the `webgpu` profile and checks the plan.

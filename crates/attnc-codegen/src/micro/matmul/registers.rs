@@ -33,7 +33,7 @@ fn tile_zero() -> Tile {{
 
     /// A step that reads A and B from memory.
     pub(super) fn step(&self) -> String {
-        let (a_rows, b_columns) = (self.a_argument(), self.b_argument());
+        let b_columns = self.b_argument();
         let loads = lines(self.b_loads(), |c| match self.b {
             RightLoad::NVec8 => format!(
                 "    let blocks{c} = load_b({b_columns}columns.c{c}, k);\n    let b{} = blocks{c}.low;\n    let b{} = blocks{c}.high;",
@@ -42,31 +42,44 @@ fn tile_zero() -> Tile {{
             ),
             _ => format!("    let b{c} = load_b({b_columns}columns.c{c}, k);"),
         });
-        let shared = match self.division {
-            Division::Subgroup { .. } => lines(self.loaded_rows(), |r| {
-                format!("    let rows{r} = load_a(rows.r{r}, k);")
-            }),
-            _ => String::new(),
+        let updates = match self.division {
+            Division::Subgroup { lanes } => self.updates_by_columns(lanes),
+            _ => self.updates_by_rows(),
         };
-        let a_row = |r: u32| match self.division {
-            Division::Subgroup { lanes } => {
-                format!("subgroupBroadcast(rows{}, {}u)", r / lanes, r % lanes)
-            }
-            _ => format!("load_a({a_rows}rows.r{r}, k)"),
-        };
-        let updates = lines(self.rows, |r| {
-            format!("    let a{r} = {};\n", a_row(r))
-                + &list(self.blocks(), "\n", |c| {
-                    format!("    (*tile).r{r}c{c} += b{c} * a{r};")
-                })
-        });
         format!(
             "\
 fn tile_multiply_add(tile: ptr<function, Tile>, rows: ARows, columns: BColumns, k: u32) {{
-{shared}{loads}{updates}}}
+{loads}{updates}}}
 
 "
         )
+    }
+
+    /// Row by row, so that little of A is held at a time.
+    fn updates_by_rows(&self) -> String {
+        let a_rows = self.a_argument();
+        lines(self.rows, |r| {
+            let adds = list(self.blocks(), "\n", |c| add(r, c));
+            format!("    let a{r} = load_a({a_rows}rows.r{r}, k);\n{adds}")
+        })
+    }
+
+    /// Block by block of columns, so that one of B is held at a time; A comes from the lanes that hold its rows.
+    fn updates_by_columns(&self, lanes: u32) -> String {
+        let held = lines(self.loaded_rows(), |r| {
+            format!("    let rows{r} = load_a(rows.r{r}, k);")
+        });
+        let handed = lines(self.rows, |r| {
+            format!(
+                "    let a{r} = subgroupBroadcast(rows{}, {}u);",
+                r / lanes,
+                r % lanes
+            )
+        });
+        let adds: String = (0..self.blocks())
+            .map(|c| lines(self.rows, |r| add(r, c)))
+            .collect();
+        held + &handed + &adds
     }
 
     /// A step that reads A and B from the workgroup's tiles, a row of each.
@@ -190,4 +203,9 @@ fn row_block(row: TileRow, block: u32) -> vec4<f32> {{
 "
         )
     }
+}
+
+/// A block of a row, by which four steps of k are added.
+fn add(row: u32, block: u32) -> String {
+    format!("    (*tile).r{row}c{block} += b{block} * a{row};")
 }
