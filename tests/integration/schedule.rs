@@ -2,9 +2,12 @@
 //!
 //! Each case has more tiles than workgroups take at first, and is run three times, with other numbers in between.
 
-use crate::support::{Need, Outcome, agree, ensure, session, trial};
-use attnc::plan::DimValues;
-use attnc::{HostTensor, Model, Tensors, random};
+use crate::support::{Need, Outcome, agree, ensure, gpu, session, trial};
+use attnc::codegen::choice::{Choices, KernelShape};
+use attnc::compile;
+use attnc::gpu::{HostTensorRef, Runner};
+use attnc::plan::{DType, Dim, DimValues, Plan, Uniform};
+use attnc::{HostTensor, Model, Tensors, opt, random};
 use libtest_mimic::{Failed, Trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -15,7 +18,14 @@ pub(crate) fn trials() -> Vec<Trial> {
             move || case.check(),
         )
     });
-    cases.collect()
+    let full = full().into_iter().map(|full| {
+        trial(
+            format!("schedule/a workgroup may take all tiles of {}", full.name),
+            &[Need::Gpu],
+            move || full.check(),
+        )
+    });
+    cases.chain(full).collect()
 }
 
 struct Case {
@@ -82,7 +92,7 @@ impl Case {
         let mut found = session(&model, "gpu in shape subgroup")?;
         let mut right = session(&model, "cpu")?;
         for seed in [1, 2, 1] {
-            let given = self.inputs(&model, seed)?;
+            let given = inputs(&model, &DimValues::default(), seed, self.infinity)?;
             let (expected, found) = (right.run(&given)?, found.run(&given)?);
             agree(&format!("seed {seed}"), &expected, &found, 3e-5)?;
             let values = found.values().flat_map(HostTensor::to_f64);
@@ -91,18 +101,140 @@ impl Case {
         }
         Ok(())
     }
+}
 
-    fn inputs(&self, model: &Model, seed: u64) -> Result<Tensors, Failed> {
-        let mut given = random::inputs(model, &DimValues::default(), seed)?;
-        if let Some(key) = self.infinity {
-            let v = &given["v"];
-            let mut values: Vec<f32> = v.to_f64().iter().map(|x| *x as f32).collect();
-            for head in values.chunks_exact_mut(600 * 8) {
-                head[8 * key..8 * key + 8].fill(f32::INFINITY);
-            }
-            let v = HostTensor::new(v.shape().to_vec(), &values)?;
-            given.insert("v".to_owned(), v);
+/// Random inputs; V of 8 columns is infinite at a key of each head, where one is given.
+fn inputs(
+    model: &Model,
+    dims: &DimValues,
+    seed: u64,
+    infinity: Option<usize>,
+) -> Result<Tensors, Failed> {
+    let mut given = random::inputs(model, dims, seed)?;
+    if let Some(key) = infinity {
+        let v = &given["v"];
+        let keys = v.shape()[2];
+        let mut values: Vec<f32> = v.to_f64().iter().map(|x| *x as f32).collect();
+        for head in values.chunks_exact_mut(keys * 8) {
+            head[8 * key..8 * key + 8].fill(f32::INFINITY);
         }
-        Ok(given)
+        let v = HostTensor::new(v.shape().to_vec(), &values)?;
+        given.insert("v".to_owned(), v);
     }
+    Ok(given)
+}
+
+/// A graph over the length `S`, whose tiles grow in number with it.
+struct Full {
+    name: &'static str,
+    text: String,
+    infinity: Option<usize>,
+}
+
+fn full() -> Vec<Full> {
+    let of = |name, text: String, infinity| Full {
+        name,
+        text,
+        infinity,
+    };
+    let product = |name, k: usize, n: usize| {
+        let text = format!(
+            "graph @g(%x: f32[S, {k}], %y: f32[{k}, {n}]) {{\n  %z = matmul %x, %y\n  return %z\n}}"
+        );
+        of(name, text, None)
+    };
+    let attention = |name, functions: &str, infinity| {
+        let inputs = ["q", "k", "v"].map(|name| format!("%{name}: f32[S, 1, 100, 8]"));
+        let text = format!(
+            "graph @g({}) {{\n  %o = attention %q, %k, %v, scale = 0.25, {functions}\n  return %o\n}}",
+            inputs.join(", ")
+        );
+        of(name, text, infinity)
+    };
+    vec![
+        product("a product", 64, 64),
+        product("a product written element by element", 64, 9),
+        product("a product of long sums", 4000, 8),
+        attention("attention", "mask_mod = { kv_idx <= q_idx }", None),
+        attention(
+            "attention whose rows grow at every key",
+            "score_mod = { score + 9.0 * f32(kv_idx) }",
+            None,
+        ),
+        attention(
+            "attention whose rows are walked one by one",
+            "mask_mod = { mod(kv_idx, 2) == 0 | mod(q_idx, 2) == 1 }",
+            Some(51),
+        ),
+    ]
+}
+
+impl Full {
+    /// One workgroup of each step takes the most tiles that the plan lets it take, which are all there are.
+    fn check(&self) -> Outcome {
+        let gpu = gpu().as_ref().map_err(String::clone)?;
+        let model = Model::from_text(self.name, &self.text)?;
+        let graph = compile::optimise(&model.graph, &opt::Options::default())?.graph;
+        let choices = Choices::forced(KernelShape::Subgroup);
+        let mut compiled = compile::lower_with(&graph, &gpu.profile, &choices)?;
+        let Some(s) = most(&compiled.plan)? else {
+            eprintln!("{}: here workgroups have one tile each", self.name);
+            return Ok(());
+        };
+        let dims: DimValues = [("S", s)].into_iter().collect();
+        let given = inputs(&model, &dims, 1, self.infinity)?;
+        let expected = session(&model, "cpu")?.run(&given)?;
+        for step in &mut compiled.plan.steps {
+            step.grid = [Dim::one(), Dim::one(), Dim::one()];
+        }
+        let mut runner = Runner::new(&gpu.device, &gpu.queue, &compiled.plan, &compiled.weights)?;
+        let tensors = given.iter().map(|(name, tensor)| {
+            let (shape, bytes) = (tensor.shape(), tensor.bytes());
+            let dtype = DType::F32;
+            (
+                name.as_str(),
+                HostTensorRef {
+                    dtype,
+                    shape,
+                    bytes,
+                },
+            )
+        });
+        let found = runner.run(&tensors.collect::<Vec<_>>())?;
+        for (found, expected) in found.iter().zip(expected.values()) {
+            let values: &[f32] = bytemuck::cast_slice(&found.bytes);
+            let values = values.iter().map(|x| f64::from(*x));
+            let columns = expected.shape()[expected.shape().len() - 1];
+            let right = expected.to_f64();
+            let mut pairs = right.iter().zip(values);
+            let wrong = pairs.position(|(a, b)| !(a == &b || (a - b).abs() <= 1e-2));
+            let at = |n: usize| format!("of {s} rows, number {} is wrong", n / columns);
+            ensure(wrong.is_none(), || wrong.map(at).unwrap_or_default())?;
+        }
+        Ok(())
+    }
+}
+
+/// The greatest length at which the tiles of the only step are no more than a workgroup may take.
+fn most(plan: &Plan) -> Result<Option<i64>, Failed> {
+    let [step] = &plan.steps[..] else {
+        return Err("one step was expected".into());
+    };
+    let Some([Uniform::U32(count), Uniform::U32(at_most), _]) = step.uniforms.last_chunk() else {
+        return Ok(None);
+    };
+    if plan.counters().next().is_none() {
+        return Ok(None);
+    }
+    let fits = |s: i64| -> Result<bool, Failed> {
+        let dims: DimValues = [("S", s)].into_iter().collect();
+        Ok(dims.eval(count)? <= dims.eval(at_most)?)
+    };
+    ensure(fits(1)?, || "a length of 1 has more tiles".to_owned())?;
+    let (mut low, mut high) = (1, 1 << 20);
+    while high - low > 1 {
+        let middle = (low + high) / 2;
+        *(if fits(middle)? { &mut low } else { &mut high }) = middle;
+    }
+    Ok(Some(low))
 }

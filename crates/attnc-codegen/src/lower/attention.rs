@@ -162,7 +162,7 @@ impl Lowerer<'_> {
             images: kernel.images(),
             workgroups: kernel.workgroups(sizes, size) * when.clone(),
             flops: problem.flops(attention) * when.clone(),
-            turns: turns.foreseen.clone(),
+            turns: turns.foreseen,
         };
         if kernel.is_scheduled() {
             self.schedule(&mut dispatch, &turns.at_worst);

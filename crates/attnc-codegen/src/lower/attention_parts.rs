@@ -185,7 +185,7 @@ impl Lowerer<'_> {
             counters: None,
             images: Vec::new(),
             workgroups: div_ceil(&(rows.clone() * vectors), self.workgroup_size),
-            turns: looped(&count, 0),
+            turns: looped(&count).taken,
             flops: rows * count * Dim::from(i64::from(4 * tile.v_dim + 8)),
         };
         self.dispatch(value, dispatch)

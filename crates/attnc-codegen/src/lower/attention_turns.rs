@@ -1,10 +1,10 @@
 //! How many turns the loops of an attention's kernels take ([`super::turns`]).
 //!
-//! A tile that is skipped counts one turn, so what counts is how many tiles are walked at most: all of them, or, under
-//! a window, those that it reaches from anywhere. Two things only data tell. Where keys are skipped by a finite fill,
-//! rows may be walked again in full, and that is counted. `flash_attention_fwd_subgroup` may have to scale O many
-//! times, and to walk rows one by one beside an infinity or NaN of V; of these some are allowed for, and the kernel
-//! gives NaN for rows whose keys it has not all seen.
+//! A tile that is skipped takes a turn, and one for each loop that it would have had, so what counts is how many tiles
+//! are walked at most: all of them, or, under a window, those that it reaches from anywhere. Two things only data tell.
+//! Where keys are skipped by a finite fill, rows may be walked again in full, and that is counted.
+//! `flash_attention_fwd_subgroup` may have to scale O many times, and to walk rows one by one beside an infinity or NaN
+//! of V; of these some are allowed for, and the kernel gives NaN for rows whose keys it has not all seen.
 //!
 //! On entry: the kernel and what is known about its tiles. On exit: turns as an expression over the lengths.
 
@@ -12,16 +12,23 @@ use super::attention_kernel::AttentionKernel;
 use super::attention_problem::Sizes;
 use super::blocks::{Skipping, Tiles};
 use super::div_ceil;
-use super::turns::{loop_of, looped};
-use crate::micro::{AttentionTile, LANES, MatrixAttentionTile, READ_COLUMNS, TiledAttentionTile};
+use super::turns::{Turns, loop_of, looped, number};
+use crate::micro::{
+    AttentionTile, LANES, MatrixAttentionTile, READ_COLUMNS, SubgroupAttentionTile,
+    TiledAttentionTile,
+};
 use crate::params::BLOCK;
 use attnc_ir::scalar::{ExprId, Scalar, ScalarExpr};
 use attnc_ir::{BinaryOp, CompareOp, Dim, Extents};
 use attnc_plan::DeviceProfile;
 
-/// Turns that scaling O takes beyond those of the walk, for each row of a tile: eight times two. A row that needs more
-/// has scores over a range of more than 64.
+/// Turns that scaling O takes beyond those of the walk, for each row of a tile: four times four. A row that needs more
+/// has scores over a range of more than 32.
 const RESCALING: u32 = 16;
+
+/// Turns that scaling O once takes: of the loop over keys that is left, of that over runs, and of the two that look for
+/// the next run, which no lane takes part in.
+const RESCALED: u32 = 4;
 
 /// Turns of a run of tiles beyond those of its tiles: its own, and those in which the loops over its keys, over what is
 /// skipped before it and over its tiles end.
@@ -30,6 +37,10 @@ const RUN: u32 = 4;
 /// Runs of a band: its full tiles, and those on either side.
 const FEW_RUNS: u32 = 3;
 
+/// Turns of a walk of a subgroup beyond those of its runs: its own, those in which the loops end that look for the first
+/// run, and the last of the loop over runs with what is in it.
+const WALK: u32 = 1 + 2 + 4;
+
 /// Columns, or keys, that `flash_attention_fwd_tiled` has in workgroup memory at a time.
 const SLICE: u32 = 16;
 
@@ -37,12 +48,11 @@ const SLICE: u32 = 16;
 const KEYS: u32 = 32;
 
 /// The turns of one invocation.
-pub(super) struct Turns {
+pub(super) struct AttentionTurns {
     /// As far as lengths tell, and what is allowed for.
     pub(super) foreseen: Dim,
-    /// Where data make the most of it: O is scaled at every turn of a walk, which takes two more, and each row is walked
-    /// by itself.
-    pub(super) at_worst: Dim,
+    /// Where data make the most of it: O is scaled at every turn of a walk, or each row is walked by itself.
+    pub(super) at_worst: Turns,
 }
 
 /// The turns on a device of this profile.
@@ -51,59 +61,37 @@ pub(super) fn of_attention(
     sizes: &Sizes,
     tiles: &Tiles,
     profile: &DeviceProfile,
-) -> Turns {
+) -> AttentionTurns {
     let (kernel, kv_len) = match kernel {
-        AttentionKernel::Split(of, keys) => (&**of, Dim::from(i64::from(*keys))),
+        AttentionKernel::Split(of, keys) => (&**of, number(*keys)),
         whole => (whole, sizes.kv_len.clone()),
     };
-    let blocks = |rows, keys| Blocks { rows, keys };
-    // What each tile of keys that is walked takes beyond the turn that finds it, and what all the rest takes.
-    let (blocks, each, around) = match kernel {
-        AttentionKernel::Rows(tile) if tile.walk().is_none() => {
-            let foreseen = two_walks(tile, &kv_len);
-            let at_worst = foreseen.clone();
-            return Turns { foreseen, at_worst };
-        }
+    let walks = |tile: &Turns, rows| tiles.walks(&kv_len, &Blocks { rows, keys: BLOCK }, tile);
+    let turns = match kernel {
+        AttentionKernel::Subgroup(tile) => return of_subgroup(tile, &kv_len, tiles),
         AttentionKernel::Rows(tile) => {
-            let each = loop_of(BLOCK, dots(tile));
-            (blocks(BLOCK, BLOCK), each, 2 * loop_of(tile.rows, 0))
+            let rows = loop_of(tile.rows).then(&loop_of(tile.rows));
+            let walks = match tile.walk() {
+                Some(_) => walks(&dots(tile).times(BLOCK), BLOCK),
+                None => {
+                    let walk = dots(tile).repeated(&kv_len);
+                    walk.then(&walk)
+                }
+            };
+            walks.then(&rows)
         }
-        AttentionKernel::Subgroup(tile) => {
-            let of_run = if tiles.are_in_few_runs() { 0 } else { RUN };
-            let around = 1 + RESCALING * tile.rows() + 2 * FEW_RUNS * RUN;
-            let each = BLOCK / 4 / tile.keys + of_run;
-            (blocks(tile.rows(), BLOCK / 2), each, around)
+        AttentionKernel::Tiled(tile) => walks(&tiled(tile), BLOCK)
+            .then(&loop_of(LANES))
+            .then(&loop_of(4)),
+        AttentionKernel::Matrix(tile) => {
+            walks(&matrix(tile, profile), BLOCK).then(&matrix_around(tile))
         }
-        AttentionKernel::Tiled(tile) => {
-            let around = loop_of(LANES, 0) + loop_of(4, 0);
-            (blocks(BLOCK, BLOCK), tiled(tile), around)
-        }
-        AttentionKernel::Matrix(tile) => (
-            blocks(BLOCK, BLOCK),
-            matrix(tile, profile),
-            matrix_around(tile),
-        ),
         AttentionKernel::Split(..) => unreachable!("parts have no parts"),
     };
-    let all = div_ceil(&kv_len, blocks.keys);
-    let walk = |walked: &Dim| {
-        let tiles = all.clone() + walked.clone() * Dim::from(i64::from(each));
-        tiles + Dim::from(2)
-    };
-    let first = walk(&tiles.walked(&all, &blocks));
-    let again = match tiles.settled_above {
-        Some(_) => walk(&all),
-        None => Dim::zero(),
-    };
-    let more = match kernel {
-        AttentionKernel::Subgroup(tile) if tile.masked => 2 + tile.rows(),
-        AttentionKernel::Subgroup(_) => 2,
-        _ => 0,
-    };
-    let walks = first + again;
-    let foreseen = walks.clone() + Dim::from(i64::from(around));
-    let at_worst = foreseen.clone() + walks * Dim::from(i64::from(more));
-    Turns { foreseen, at_worst }
+    AttentionTurns {
+        foreseen: turns.taken.clone(),
+        at_worst: turns,
+    }
 }
 
 /// Queries and keys of what is skipped as a whole.
@@ -112,55 +100,101 @@ struct Blocks {
     keys: u32,
 }
 
-/// Turns of the product of a key with rows that are too wide to be held.
-fn dots(tile: &AttentionTile) -> u32 {
-    if tile.holds_q() {
-        0
-    } else {
-        loop_of(tile.qk_dim / READ_COLUMNS, 0)
+/// The turns of `flash_attention_fwd_subgroup`, which walks runs of tiles of half a block of keys.
+fn of_subgroup(tile: &SubgroupAttentionTile, kv_len: &Dim, tiles: &Tiles) -> AttentionTurns {
+    let rows = tile.rows();
+    let blocks = Blocks {
+        rows,
+        keys: BLOCK / 2,
+    };
+    let of_run = if tiles.are_in_few_runs() { 0 } else { RUN };
+    let each = number(BLOCK / 4 / tile.keys + of_run);
+    let all = div_ceil(kv_len, blocks.keys);
+    let around = number(WALK + FEW_RUNS * RUN);
+    // A tile takes a turn to be found, and those of its keys if it is walked.
+    let walk = |walked: &Dim| all.clone() + walked.clone() * each.clone() + around.clone();
+    let first = walk(&tiles.walked(&all, &blocks));
+    let again = match tiles.settled_above {
+        Some(_) => walk(&all),
+        None => Dim::zero(),
+    };
+    let walks = first + again;
+    // The last turn of the loop over walks, with what a walk has.
+    let idle = WALK;
+    let foreseen = walks.clone() + number(idle + RESCALING * rows);
+    let one_by_one = if tile.masked { rows } else { 0 };
+    AttentionTurns {
+        at_worst: Turns {
+            taken: foreseen.clone() + walks * number(RESCALED + one_by_one),
+            idle,
+        },
+        foreseen,
     }
 }
 
-fn two_walks(tile: &AttentionTile, kv_len: &Dim) -> Dim {
-    let walk = looped(kv_len, dots(tile));
-    walk.clone() + walk + Dim::from(i64::from(2 * loop_of(tile.rows, 0)))
+/// Turns of the product of a key with rows that are too wide to be held.
+fn dots(tile: &AttentionTile) -> Turns {
+    if tile.holds_q() {
+        Turns::none()
+    } else {
+        loop_of(tile.qk_dim / READ_COLUMNS)
+    }
 }
 
 /// What a tile takes in `flash_attention_fwd_tiled`.
-fn tiled(tile: &TiledAttentionTile) -> u32 {
+fn tiled(tile: &TiledAttentionTile) -> Turns {
     let size = tile.invocations();
-    let stage_q = loop_of((tile.quads * SLICE / 4).div_ceil(size), 0);
-    let stage_k = loop_of((BLOCK * SLICE / 4).div_ceil(size), 0);
-    let stage_v = loop_of((SLICE * tile.chunks() * LANES).div_ceil(size), 0);
-    let products = stage_q + stage_k + loop_of(SLICE / 4, 0);
-    let weights = loop_of(SLICE / LANES, 0) + stage_v + loop_of(SLICE, 0);
-    let slices = tile.of.qk_dim.div_ceil(SLICE);
-    let maximum = loop_of(BLOCK / LANES, 0) + loop_of(LANES, 0);
-    loop_of(slices, products) + maximum + loop_of(BLOCK / SLICE, weights)
+    let stage_q = loop_of((tile.quads * SLICE / 4).div_ceil(size));
+    let stage_k = loop_of((BLOCK * SLICE / 4).div_ceil(size));
+    let stage_v = loop_of((SLICE * tile.chunks() * LANES).div_ceil(size));
+    let products = stage_q.then(&stage_k).then(&loop_of(SLICE / 4));
+    let weights = loop_of(SLICE / LANES).then(&stage_v);
+    // Of the two products with V one is not computed.
+    let weights = weights.then(&loop_of(SLICE)).then(&loop_of(0));
+    let maximum = loop_of(BLOCK / LANES).then(&loop_of(LANES));
+    let scores = products.times(tile.of.qk_dim.div_ceil(SLICE));
+    scores.then(&maximum).then(&weights.times(BLOCK / SLICE))
 }
 
 /// What a tile takes in `flash_attention_fwd_matrix`.
-fn matrix(tile: &MatrixAttentionTile, profile: &DeviceProfile) -> u32 {
-    let (size, by_element) = (tile.invocations(), loop_of(4, 0));
+fn matrix(tile: &MatrixAttentionTile, profile: &DeviceProfile) -> Turns {
+    let (size, by_element) = (tile.invocations(), loop_of(4));
     let (qk, v) = (tile.qk_padded(), tile.chunks() * KEYS);
-    let stage = |columns: u32| loop_of((KEYS * columns / 4).div_ceil(size), by_element);
+    let stage = |columns: u32| by_element.times((KEYS * columns / 4).div_ceil(size));
     // Subgroups share the products, as many as there are at least.
     let widest = profile.features.subgroups.map_or(size, |sizes| sizes.max);
     let pairs = tile.rows() / (2 * tile.size) * (KEYS / tile.size);
     let pairs = pairs.div_ceil((size / widest).max(1));
-    let product = |terms: u32| loop_of(pairs, loop_of(terms / tile.size, 0));
-    let scores = 2 * loop_of(KEYS / LANES, by_element) + loop_of(LANES, 0);
-    let odd = if tile.of.masked { loop_of(KEYS, 0) } else { 0 };
-    let values = stage(v) + tile.chunks() * product(KEYS) + odd;
-    loop_of(BLOCK / KEYS, stage(qk) + product(qk) + scores + values)
+    let product = |terms: u32| loop_of(terms / tile.size).times(pairs);
+    let own = by_element.times(KEYS / LANES);
+    let scores = own.then(&loop_of(LANES)).then(&own);
+    let odd = match tile.of.masked {
+        true => loop_of(KEYS),
+        false => Turns::none(),
+    };
+    let products = (0..tile.chunks()).fold(Turns::none(), |t, _| t.then(&product(KEYS)));
+    let values = stage(v).then(&products).then(&odd);
+    let all = stage(qk).then(&product(qk)).then(&scores).then(&values);
+    all.times(BLOCK / KEYS)
 }
 
-fn matrix_around(tile: &MatrixAttentionTile) -> u32 {
+fn matrix_around(tile: &MatrixAttentionTile) -> Turns {
     let items = tile.rows() * tile.qk_padded() / 4;
-    loop_of(items.div_ceil(tile.invocations()), loop_of(4, 0)) + loop_of(LANES, 0) + loop_of(4, 0)
+    let staged = loop_of(4).times(items.div_ceil(tile.invocations()));
+    staged.then(&loop_of(LANES)).then(&loop_of(4))
 }
 
 impl Tiles {
+    /// One walk over all tiles of keys, or two where rows may have to be walked again, of tiles that take so many turns.
+    fn walks(&self, kv_len: &Dim, blocks: &Blocks, tile: &Turns) -> Turns {
+        let all = div_ceil(kv_len, blocks.keys);
+        let first = tile.skipping(&all, &self.walked(&all, blocks));
+        match self.settled_above {
+            Some(_) => first.then(&tile.repeated(&all)).then(&looped(&Dim::one())),
+            None => first.then(&loop_of(0)),
+        }
+    }
+
     /// Tiles of keys that a tile of queries walks at most, of `all` that there are.
     fn walked(&self, all: &Dim, blocks: &Blocks) -> Dim {
         let Some(Band {
@@ -172,9 +206,9 @@ impl Tiles {
             return all.clone();
         };
         // First keys of tiles from one tile and what the window has before it, to the last row and as much behind it.
-        let keys = after + before + Dim::from(i64::from(blocks.rows + blocks.keys) - 2);
+        let keys = after + before + number(blocks.rows + blocks.keys - 2);
         let none = Extents::none();
-        let most = keys.floor_div(&Dim::from(i64::from(blocks.keys)), &none) + Dim::one();
+        let most = keys.floor_div(&number(blocks.keys), &none) + Dim::one();
         most.maximum(&Dim::zero(), &none).minimum(all, &none)
     }
 
@@ -278,12 +312,12 @@ mod tests {
     const TILES: i64 = 1 << 16;
 
     #[test]
-    fn a_window_bounds_what_is_walked_and_the_rest_is_one_turn_a_tile() {
+    fn a_window_bounds_what_is_walked_and_the_rest_is_two_turns_a_tile() {
         let (all, far) = (
             turns("", 64 * TILES),
             turns(", mask_mod = { kv_idx <= q_idx }", 64 * TILES),
         );
-        assert_eq!((all, far), (66 * TILES + 12, 66 * TILES + 12));
+        assert_eq!((all, far), (66 * TILES + 13, 66 * TILES + 13));
         for window in [
             "kv_idx <= q_idx & q_idx - kv_idx < 256",
             "q_idx >= kv_idx & kv_idx > q_idx - 256",
@@ -291,15 +325,19 @@ mod tests {
         ] {
             let mask = format!(", mask_mod = {{ {window} }}");
             // Of 255 keys before a tile of 64, and the tile: first keys of tiles lie in (255 + 126) / 64 + 1.
-            assert_eq!(turns(&mask, 64 * TILES), TILES + 6 * 65 + 12, "{window}");
-            assert_eq!(turns(&mask, 64), 66 + 12, "{window}");
+            assert_eq!(
+                turns(&mask, 64 * TILES),
+                2 * TILES + 6 * 64 + 13,
+                "{window}"
+            );
+            assert_eq!(turns(&mask, 64), 66 + 13, "{window}");
         }
     }
 
     #[test]
     fn what_a_fill_skips_may_be_walked_again() {
         let fill = ", score_mod = { score + select(kv_idx <= q_idx, 0.0, -3.4028234663852886e38) }";
-        assert_eq!(turns(fill, 64 * TILES), 2 * (66 * TILES + 2) + 10);
+        assert_eq!(turns(fill, 64 * TILES), 2 * (66 * TILES + 2) + 12);
     }
 
     #[test]
@@ -309,7 +347,7 @@ mod tests {
             "q_idx - kv_idx < 256",
         ] {
             let mask = format!(", mask_mod = {{ {mask} }}");
-            assert_eq!(turns(&mask, 64 * TILES), 66 * TILES + 12, "{mask}");
+            assert_eq!(turns(&mask, 64 * TILES), 66 * TILES + 13, "{mask}");
         }
     }
 }

@@ -14,7 +14,7 @@
 
 use super::kernel::Dispatch;
 use super::pointwise::operations;
-use super::turns::{loop_of, looped};
+use super::turns::loop_of;
 use super::{Lowerer, div_ceil, label, storage_bindings_needed};
 use crate::mods::{Function, IndexSpace, Mods, Returns, float_literal};
 use crate::params::{self, BLOCK};
@@ -318,10 +318,9 @@ fn block_some(b: u32, h: u32, q_first: u32, q_last: u32, kv_first: u32, kv_last:
             images: Vec::new(),
             workgroups,
             flops: batch * heads * m * n * Dim::from(operations(&mask)),
-            turns: looped(
-                &Dim::from(i64::from(BLOCK.div_ceil(self.workgroup_size))),
-                loop_of(BLOCK, 0),
-            ),
+            turns: loop_of(BLOCK)
+                .times(BLOCK.div_ceil(self.workgroup_size))
+                .taken,
         };
         self.dispatch(value, dispatch)?;
         self.tables.insert(key, table);

@@ -1,7 +1,7 @@
 //! `linear_attention`: operands as functions of their index, so that views and broadcasts cost nothing.
 
 use super::kernel::Dispatch;
-use super::turns::{loop_of, looped};
+use super::turns::{Turns, loop_of};
 use super::{Lowerer, div_ceil, label};
 use crate::micro::lines;
 use crate::mods::{Function, IndexSpace, Mods, NameTensor, Printed, Returns};
@@ -198,17 +198,20 @@ impl Lowerer<'_> {
 
 /// The turns of an invocation, which takes sixteen rows of the state a turn.
 fn turns(key_dim: u32, len: &Dim, linear: &LinearAttention, heads_per_kv: &Dim) -> Dim {
-    let sixteens = loop_of(key_dim.div_ceil(16), 0);
-    let own = if linear.rule.is_delta() { 2 } else { 1 };
-    let mut each = Dim::from(i64::from(own * sixteens));
-    let mut around = Dim::from(i64::from(sixteens));
-    match linear.result {
-        LinearResult::Output => {
-            each = each + looped(&(heads_per_kv.clone() - Dim::one()), sixteens);
-        }
-        LinearResult::State => around = around + Dim::from(i64::from(loop_of(key_dim, 0))),
+    let sixteens = loop_of(key_dim.div_ceil(16));
+    let mut each = sixteens.clone();
+    if linear.rule.is_delta() {
+        each = each.then(&sixteens);
     }
-    around + len.clone() * (each + Dim::one()) + Dim::one()
+    let last = match linear.result {
+        LinearResult::Output => {
+            let others = heads_per_kv.clone() - Dim::one();
+            each = each.then(&sixteens.repeated(&others));
+            Turns::none()
+        }
+        LinearResult::State => loop_of(key_dim),
+    };
+    sixteens.then(&each.repeated(len)).then(&last).taken
 }
 
 /// How a kernel's functions of four elements along the key's axis are printed.

@@ -160,6 +160,7 @@ impl Lowerer<'_> {
             params.push_str(&lanes.params());
             mod_files.push(lanes.file);
         }
+        let turns = of_matmul(&tile, &problem.k);
         let mut dispatch = Dispatch {
             kernel: tile.kernel(),
             key: key(&types, &tile, &chosen.tile, label.as_deref()),
@@ -177,10 +178,9 @@ impl Lowerer<'_> {
             images: tile.images(),
             workgroups: workgroups(problem, &tile, size) * when.clone(),
             flops: problem.flops(node.epilogue.as_ref().map_or(0, operations)) * when.clone(),
-            turns: of_matmul(&tile, &problem.k),
+            turns: turns.taken.clone(),
         };
         if let Division::Subgroup { .. } = tile.division {
-            let turns = dispatch.turns.clone();
             self.schedule(&mut dispatch, &turns);
         }
         self.dispatch(value, dispatch)

@@ -4,7 +4,7 @@
 //! form for four ([`crate::mods`]); else one, or two of a packed type.
 
 use super::kernel::Dispatch;
-use super::turns::looped;
+use super::turns::loop_of;
 use super::{Lowerer, div_ceil, label};
 use crate::choice::is_cpu;
 use crate::mods::{Function, IndexSpace, Mods, Printed, Returns, wgsl_type};
@@ -194,7 +194,7 @@ impl Lowerer<'_> {
                 images: Vec::new(),
                 workgroups: div_ceil(&items, self.workgroup_size * each),
                 flops: count * Dim::from(operations(expr)),
-                turns: looped(&Dim::from(i64::from(each)), 0),
+                turns: loop_of(each).taken,
             },
         )
     }

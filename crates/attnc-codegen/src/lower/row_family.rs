@@ -185,7 +185,7 @@ pub(super) fn turns(kernel: &str, loads: &Dim) -> Dim {
         "scan_rows" => (1, 4),
         _ => (1, 1),
     };
-    looped(&div_ceil(loads, a_turn), 0) * Dim::from(walks)
+    looped(&div_ceil(loads, a_turn)).taken * Dim::from(walks)
 }
 
 /// What no elements reduce to, as the bits of the type that is reduced in; a mean divides it by 0.

@@ -16,7 +16,7 @@
 
 use super::Lowerer;
 use super::kernel::Dispatch;
-use super::turns::looped_over;
+use super::turns::{Turns, number};
 use crate::choice::is_cpu;
 use crate::mods::Field;
 use attnc_ir::{DType, Dim, Extents};
@@ -30,8 +30,8 @@ const WORKGROUPS: u32 = 32;
 const SPARE: i64 = 2;
 
 impl Lowerer<'_> {
-    /// Fills the slot of a dispatch.
-    pub(super) fn schedule(&mut self, dispatch: &mut Dispatch, turns_at_most: &Dim) {
+    /// Fills the slot of a dispatch, whose tiles take so many turns at the worst.
+    pub(super) fn schedule(&mut self, dispatch: &mut Dispatch, at_worst: &Turns) {
         let bound = dispatch.operands.len() + dispatch.mods.captured.len();
         let profile = &self.plan.profile;
         if !is_cpu(profile) || bound >= profile.limits.storage_buffers as usize {
@@ -40,10 +40,14 @@ impl Lowerer<'_> {
         }
         let none = Extents::none();
         let tiles = dispatch.workgroups.clone();
-        let limit = Dim::from(i64::from(LLVMPIPE_LOOP_TURNS) - 1);
-        let at_most = limit.floor_div(&(turns_at_most.clone() + Dim::one()), &none);
+        let left = number(LLVMPIPE_LOOP_TURNS - 1 - at_worst.idle);
+        let at_most = left.floor_div(&(at_worst.taken.clone() + Dim::one()), &none);
         let at_most = at_most.maximum(&Dim::one(), &none);
-        let few = Dim::from(i64::from(profile.busy_workgroups.max(WORKGROUPS)));
+        let of_a_tile = Turns {
+            taken: dispatch.turns.clone(),
+            idle: at_worst.idle,
+        };
+        let few = number(profile.busy_workgroups.max(WORKGROUPS));
         let few = tiles.minimum(&few, &none);
         let enough = (tiles.clone() * Dim::from(SPARE)).ceil_div(&at_most, &none);
         let (counters, counter) = self.counter();
@@ -52,7 +56,7 @@ impl Lowerer<'_> {
         dispatch
             .tile
             .push_str("; workgroups take tiles as they come");
-        dispatch.turns = looped_over(&at_most.minimum(&tiles, &none), &dispatch.turns);
+        dispatch.turns = of_a_tile.repeated(&at_most.minimum(&tiles, &none)).taken;
         dispatch.workgroups = enough.maximum(&few, &none);
         let words = [
             ("tile_count", tiles),

@@ -1,11 +1,14 @@
 //! How many turns the loops of an invocation take: the formulas of [`Step::turns`](attnc_plan::Step::turns).
 //!
-//! llvmpipe (of Mesa 22.3 at least) counts the turns of all loops together, nested or not, and when there have been 65535 it leaves every loop
-//! without a word (`LP_MAX_TGSI_LOOP_ITERATIONS` in Mesa's `lp_bld_limits.h`, counted down in `lp_exec_endloop`). A
-//! loop of n rounds counts n + 1 turns, since the test by which it ends is one more:
+//! llvmpipe (of Mesa 22.3 at least) counts the turns of all loops together, nested or not, and when there have been
+//! 65535 it leaves every loop without a word (`LP_MAX_TGSI_LOOP_ITERATIONS` in Mesa's `lp_bld_limits.h`, counted down in
+//! `lp_exec_endloop`). A loop of n rounds counts n + 1 turns, since the test by which it ends is one more. And as no
+//! branch is taken but at the end of a loop, code that no lane takes part in is walked all the same, a loop in it once:
+//! behind the test by which the outer loop ends, behind a `continue`, in an `if` that is false.
 //!
 //! ```text
-//! for each of ⌈K / 8⌉ blocks { for each of 8 steps { … } }        ⌈K / 8⌉ · (1 + 9) + 1 turns
+//! for each of n blocks { for each of 8 steps { … } }        n · (1 + 9) + 1 + 1 turns
+//! if false { for each of 8 steps { … } }                    1 turn
 //! ```
 //!
 //! On entry: the numbers that a kernel's text has. On exit: at least what any of its invocations takes at any data,
@@ -15,64 +18,110 @@ use super::div_ceil;
 use crate::micro::{Access, Division, MatmulTile, Staged};
 use attnc_ir::Dim;
 
-/// Turns of a loop of so many rounds, of which each has loops of `inside` turns in it.
-pub(super) fn looped(rounds: &Dim, inside: u32) -> Dim {
-    looped_over(rounds, &Dim::from(i64::from(inside)))
+/// Turns of loops that stand one after the other.
+#[derive(Debug, Clone)]
+pub(super) struct Turns {
+    /// What they take.
+    pub(super) taken: Dim,
+    /// What they take where no lane takes part in them.
+    pub(super) idle: u32,
 }
 
-/// The same, where what is inside is an expression.
-pub(super) fn looped_over(rounds: &Dim, inside: &Dim) -> Dim {
-    rounds.clone() * (inside.clone() + Dim::one()) + Dim::one()
+/// A loop of so many rounds, without others in it.
+pub(super) fn loop_of(rounds: u32) -> Turns {
+    Turns::none().times(rounds)
 }
 
-/// The same, where all is constant.
-pub(super) fn loop_of(rounds: u32, inside: u32) -> u32 {
-    rounds * (1 + inside) + 1
+/// The same, where the rounds are an expression.
+pub(super) fn looped(rounds: &Dim) -> Turns {
+    Turns::none().repeated(rounds)
+}
+
+impl Turns {
+    /// No loops.
+    pub(super) fn none() -> Self {
+        Self {
+            taken: Dim::zero(),
+            idle: 0,
+        }
+    }
+
+    /// A loop of so many rounds, with these in it.
+    pub(super) fn repeated(&self, rounds: &Dim) -> Self {
+        self.skipping(rounds, rounds)
+    }
+
+    /// The same, where the rounds are a constant.
+    pub(super) fn times(&self, rounds: u32) -> Self {
+        self.repeated(&number(rounds))
+    }
+
+    /// A loop of `all` rounds, of which `walked` at most do something and the others are left at once.
+    pub(super) fn skipping(&self, all: &Dim, walked: &Dim) -> Self {
+        let idle = number(1 + self.idle);
+        let more = self.taken.clone() - number(self.idle);
+        Self {
+            taken: all.clone() * idle.clone() + walked.clone() * more + idle,
+            idle: 1 + self.idle,
+        }
+    }
+
+    /// These, then others.
+    pub(super) fn then(&self, next: &Self) -> Self {
+        Self {
+            taken: self.taken.clone() + next.taken.clone(),
+            idle: self.idle + next.idle,
+        }
+    }
+}
+
+/// A constant.
+pub(super) fn number(n: u32) -> Dim {
+    Dim::from(i64::from(n))
 }
 
 /// The turns of a matrix product whose sums have `k` terms.
-pub(super) fn of_matmul(tile: &MatmulTile, k: &Dim) -> Dim {
+pub(super) fn of_matmul(tile: &MatmulTile, k: &Dim) -> Turns {
     let store = match tile.c {
-        Access::Vec4 => 0,
-        Access::Scalar => loop_of(4, 0),
+        Access::Vec4 => Turns::none(),
+        Access::Scalar => loop_of(4),
     };
     let of_row = match tile.c_eights {
-        true => 0,
-        false => loop_of(tile.columns / 4, store),
+        true => Turns::none(),
+        false => store.times(tile.columns / 4),
     };
-    let of_rows = |rows| loop_of(rows, of_row);
-    let stores = of_rows(tile.rows);
+    let stores = of_row.times(tile.rows);
     // Blocks of 4 x 4 elements of A and B, taken in turns.
     let staging = |staged: &Staged| {
         let size = tile.invocations().unwrap_or(1);
         let rounds = |length: u32| (length * staged.steps / 16).div_ceil(size);
-        loop_of(rounds(tile.block_rows()), 0) + loop_of(rounds(tile.block_columns()), 0)
+        loop_of(rounds(tile.block_rows())).then(&loop_of(rounds(tile.block_columns())))
     };
     let (walk, stores) = match tile.division {
-        Division::Rows => (looped(&div_ceil(k, 4), 0), stores),
+        Division::Rows => (looped(&div_ceil(k, 4)), stores),
         Division::Subgroup { lanes } => {
             let group = lanes.min(tile.rows);
-            let stores = loop_of(tile.rows / group, of_rows(group));
-            (looped(&div_ceil(k, 4), 0), stores)
+            let stores = of_row.times(group).times(tile.rows / group);
+            (looped(&div_ceil(k, 4)), stores)
         }
-        Division::Lanes { count } => (looped(&div_ceil(k, 4 * count), 0), stores),
+        Division::Lanes { count } => (looped(&div_ceil(k, 4 * count)), stores),
         Division::Tiled(staged) => {
-            let inside = staging(&staged) + loop_of(staged.steps, 0);
-            (looped(&div_ceil(k, staged.steps), inside), stores)
+            let inside = staging(&staged).then(&loop_of(staged.steps));
+            (inside.repeated(&div_ceil(k, staged.steps)), stores)
         }
         Division::Matrix {
             staged,
             size,
             lanes,
         } => {
-            let inside = staging(&staged) + loop_of(staged.steps / size, 0);
+            let inside = staging(&staged).then(&loop_of(staged.steps / size));
             let matrices = tile.rows / size * (tile.columns / size);
             let of_each = (size * size).div_ceil(4 * lanes);
-            let stores = loop_of(matrices, loop_of(of_each, store));
-            (looped(&div_ceil(k, staged.steps), inside), stores)
+            let stores = store.times(of_each).times(matrices);
+            (inside.repeated(&div_ceil(k, staged.steps)), stores)
         }
     };
-    walk + Dim::from(i64::from(stores))
+    walk.then(&stores)
 }
 
 #[cfg(test)]
@@ -97,26 +146,33 @@ mod tests {
             result: Stored::F32,
             k_tail: false,
         };
-        of_matmul(&tile, &(Dim::from(32) * Dim::sym("K"))).to_string()
+        of_matmul(&tile, &(Dim::from(32) * Dim::sym("K")))
+            .taken
+            .to_string()
     }
 
     #[test]
     fn inner_loops_count_and_so_do_the_turns_in_which_loops_end() {
-        assert_eq!(looped(&Dim::sym("N"), 0).to_string(), "N + 1");
+        let n = Dim::sym("N");
+        assert_eq!(looped(&n).taken.to_string(), "N + 1");
+        let nested = loop_of(8).repeated(&n);
         assert_eq!(
-            looped(&Dim::sym("N"), loop_of(8, 0)).to_string(),
-            "10 * N + 1"
+            (nested.taken.to_string(), nested.idle),
+            ("10 * N + 2".into(), 2)
         );
+        // Of N rounds, 3 have eight turns.
+        let skipping = loop_of(8).skipping(&n, &Dim::from(3));
+        assert_eq!(skipping.taken.to_string(), "2 * N + 26");
         // Four rows of two vectors are stored.
-        assert_eq!(matmul(Division::Rows), "8 * K + 18");
-        assert_eq!(matmul(Division::Subgroup { lanes: 8 }), "8 * K + 20");
-        assert_eq!(matmul(Division::Lanes { count: 8 }), "K + 18");
+        assert_eq!(matmul(Division::Rows), "8 * K + 19");
+        assert_eq!(matmul(Division::Subgroup { lanes: 8 }), "8 * K + 23");
+        assert_eq!(matmul(Division::Lanes { count: 8 }), "K + 19");
         let staged = Staged {
             down: 8,
             across: 8,
             steps: 16,
         };
         // A block of 32 rows takes one round, one of 64 columns too, and each of 16 steps a turn.
-        assert_eq!(matmul(Division::Tiled(staged)), "44 * K + 18");
+        assert_eq!(matmul(Division::Tiled(staged)), "44 * K + 22");
     }
 }
