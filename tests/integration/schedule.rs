@@ -35,15 +35,11 @@ struct Case {
     infinity: Option<usize>,
 }
 
-fn product(name: &'static str, m: usize, k: usize, n: usize) -> Case {
-    let text = format!(
+/// A product of `m` rows, which may be a length, `k` terms and `n` columns.
+fn product_text(m: &str, k: usize, n: usize) -> String {
+    format!(
         "graph @g(%x: f32[{m}, {k}], %y: f32[{k}, {n}]) {{\n  %z = matmul %x, %y\n  return %z\n}}"
-    );
-    Case {
-        name,
-        text,
-        infinity: None,
-    }
+    )
 }
 
 /// An attention of 8 heads, 300 queries and 600 keys: 80 tiles of 32 queries.
@@ -60,13 +56,16 @@ fn attention(name: &'static str, functions: &str, infinity: Option<usize>) -> Ca
 }
 
 fn cases() -> [Case; 5] {
+    let product = |name, text| Case {
+        name,
+        text,
+        infinity: None,
+    };
     [
-        product("a product of many small tiles", 9000, 8, 40),
+        product("a product of many small tiles", product_text("9000", 8, 40)),
         product(
             "a product whose tiles take half of a driver's turns",
-            72,
-            140_000,
-            4,
+            product_text("72", 140_000, 4),
         ),
         attention(
             "attention whose rows grow at every key",
@@ -137,12 +136,7 @@ fn full() -> Vec<Full> {
         text,
         infinity,
     };
-    let product = |name, k: usize, n: usize| {
-        let text = format!(
-            "graph @g(%x: f32[S, {k}], %y: f32[{k}, {n}]) {{\n  %z = matmul %x, %y\n  return %z\n}}"
-        );
-        of(name, text, None)
-    };
+    let product = |name, k, n| of(name, product_text("S", k, n), None);
     let attention = |name, functions: &str, infinity| {
         let inputs = ["q", "k", "v"].map(|name| format!("%{name}: f32[S, 1, 100, 8]"));
         let text = format!(
