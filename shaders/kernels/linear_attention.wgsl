@@ -14,7 +14,7 @@
 //
 // Layout: operands come from mods; O is [B, H, M, Dv], the last state [B, H_kv, D, Dv], strided, in elements.
 
-import package::params::{WORKGROUP_SIZE, KEY_DIM, IS_DELTA, RETURNS_STATE};
+import package::params::{WORKGROUP_SIZE, KEY_DIM, IS_DELTA, RETURNS_STATE, SHARES_STATE};
 import package::mods::{q_four, k_four, v_element, state_four, decay_four, beta_element};
 import package::store::{store_out};
 import package::lib::sixteen::{sixteen, times, dots};
@@ -102,12 +102,14 @@ fn linear_attention(
         }
         if !RETURNS_STATE {
             store_out(row + first_head * shape.out_head_stride, shape.scale * read);
-            for (var h = first_head + 1u; h < first_head + shape.heads_per_kv; h++) {
-                read = 0.0;
-                for (var n = 0u; n < SIXTEENS; n++) {
-                    read += dots(state[n], q_sixteen(b, h, t, n));
+            if SHARES_STATE {
+                for (var h = first_head + 1u; h < first_head + shape.heads_per_kv; h++) {
+                    read = 0.0;
+                    for (var n = 0u; n < SIXTEENS; n++) {
+                        read += dots(state[n], q_sixteen(b, h, t, n));
+                    }
+                    store_out(row + h * shape.out_head_stride, shape.scale * read);
                 }
-                store_out(row + h * shape.out_head_stride, shape.scale * read);
             }
         }
     }

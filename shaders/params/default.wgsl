@@ -17,3 +17,4 @@ const PART_KEYS: u32 = 128u; // keys of a part, where attention is walked in par
 const KEY_DIM: u32 = 4u; // columns of Q and K, rows of the state
 const IS_DELTA: bool = true; // whether the value is written as a difference from what is held
 const RETURNS_STATE: bool = false; // the last state, else the rows that the queries read
+const SHARES_STATE: bool = true; // whether the rows are those of several query heads of a KV head

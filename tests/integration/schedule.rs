@@ -1,6 +1,6 @@
 //! Tiles that workgroups take as they come: all of them are computed, whoever takes them, and once more in each run.
 //!
-//! Each case has more tiles than workgroups take at first, and is run three times, with other numbers in between.
+//! Cases have more tiles than workgroups take at first; and one workgroup alone takes as many as the plan lets it.
 
 use crate::support::{Need, Outcome, agree, ensure, gpu, session, trial};
 use attnc::codegen::choice::{Choices, KernelShape};
@@ -10,42 +10,52 @@ use attnc::plan::{DType, Dim, DimValues, Plan, Uniform};
 use attnc::{HostTensor, Model, Tensors, opt, random};
 use libtest_mimic::{Failed, Trial};
 
+/// Scores that outgrow every earlier one, so that O is scaled at each key.
+const STEEP: &str = "score_mod = { score + 9.0 * f32(kv_idx) }";
+
+/// Every second row is without every second key: if V is infinite at an odd one, rows are walked one by one.
+const CHEQUERED: &str = "mask_mod = { mod(kv_idx, 2) == 0 | mod(q_idx, 2) == 1 }";
+
 pub(crate) fn trials() -> Vec<Trial> {
-    let cases = cases().into_iter().map(|case| {
-        trial(
-            format!("schedule/{} comes out right", case.name),
-            &[Need::Gpu],
-            move || case.check(),
-        )
+    let right = many_tiles().into_iter().map(|case| {
+        let name = format!("schedule/{} comes out right", case.name);
+        trial(name, &[Need::Gpu], move || case.comes_out_right())
     });
-    let full = full().into_iter().map(|full| {
-        trial(
-            format!("schedule/a workgroup may take all tiles of {}", full.name),
-            &[Need::Gpu],
-            move || full.check(),
-        )
+    let full = growing().into_iter().map(|case| {
+        let name = format!("schedule/a workgroup may take all tiles of {}", case.name);
+        trial(name, &[Need::Gpu], move || case.fills_a_workgroup())
     });
-    cases.chain(full).collect()
+    right.chain(full).collect()
 }
 
 struct Case {
     name: &'static str,
     text: String,
-    /// The key of which V is infinite, and so are the rows that see it.
+    /// A key of which V is infinite, and so are the rows that see it.
     infinity: Option<usize>,
 }
 
 /// A product of `m` rows, which may be a length, `k` terms and `n` columns.
-fn product_text(m: &str, k: usize, n: usize) -> String {
-    format!(
+fn product(name: &'static str, m: &str, k: usize, n: usize) -> Case {
+    let text = format!(
         "graph @g(%x: f32[{m}, {k}], %y: f32[{k}, {n}]) {{\n  %z = matmul %x, %y\n  return %z\n}}"
-    )
+    );
+    Case {
+        name,
+        text,
+        infinity: None,
+    }
 }
 
-/// An attention of 8 heads, 300 queries and 600 keys: 80 tiles of 32 queries.
-fn attention(name: &'static str, functions: &str, infinity: Option<usize>) -> Case {
+/// An attention of heads of 8 columns; Q and K have these shapes but for that axis.
+fn attention(
+    name: &'static str,
+    [q, k]: [&str; 2],
+    functions: &str,
+    infinity: Option<usize>,
+) -> Case {
     let text = format!(
-        "graph @g(%q: f32[1, 8, 300, 8], %k: f32[1, 8, 600, 8], %v: f32[1, 8, 600, 8]) {{
+        "graph @g(%q: f32[{q}, 8], %k: f32[{k}, 8], %v: f32[{k}, 8]) {{
   %o = attention %q, %k, %v, scale = 0.5, {functions}\n  return %o\n}}"
     );
     Case {
@@ -55,26 +65,23 @@ fn attention(name: &'static str, functions: &str, infinity: Option<usize>) -> Ca
     }
 }
 
-fn cases() -> [Case; 5] {
-    let product = |name, text| Case {
-        name,
-        text,
-        infinity: None,
+/// More tiles than workgroups take at first: 80 of 32 queries, where it is attention.
+fn many_tiles() -> [Case; 5] {
+    let attention = |name, functions, infinity| {
+        attention(name, ["1, 8, 300", "1, 8, 600"], functions, infinity)
     };
     [
-        product("a product of many small tiles", product_text("9000", 8, 40)),
+        product("a product of many small tiles", "9000", 8, 40),
         product(
             "a product whose tiles take half of a driver's turns",
-            product_text("72", 140_000, 4),
+            "72",
+            140_000,
+            4,
         ),
-        attention(
-            "attention whose rows grow at every key",
-            "score_mod = { score + 9.0 * f32(kv_idx) }",
-            None,
-        ),
+        attention("attention whose rows grow at every key", STEEP, None),
         attention(
             "attention whose rows are walked one by one",
-            "mask_mod = { mod(kv_idx, 2) == 0 | mod(q_idx, 2) == 1 }",
+            CHEQUERED,
             Some(301),
         ),
         attention(
@@ -85,8 +92,28 @@ fn cases() -> [Case; 5] {
     ]
 }
 
+/// Graphs over the length `S`, whose tiles grow in number with it.
+fn growing() -> [Case; 6] {
+    let attention = |name, functions, infinity| {
+        attention(name, ["S, 1, 100", "S, 1, 100"], functions, infinity)
+    };
+    [
+        product("a product", "S", 64, 64),
+        product("a product written element by element", "S", 64, 9),
+        product("a product of long sums", "S", 4000, 8),
+        attention("attention", "mask_mod = { kv_idx <= q_idx }", None),
+        attention("attention whose rows grow at every key", STEEP, None),
+        attention(
+            "attention whose rows are walked one by one",
+            CHEQUERED,
+            Some(51),
+        ),
+    ]
+}
+
 impl Case {
-    fn check(&self) -> Outcome {
+    /// Three runs, with other numbers in between.
+    fn comes_out_right(&self) -> Outcome {
         let model = Model::from_text(self.name, &self.text)?;
         let mut found = session(&model, "gpu in shape subgroup")?;
         let mut right = session(&model, "cpu")?;
@@ -100,80 +127,22 @@ impl Case {
         }
         Ok(())
     }
-}
 
-/// Random inputs; V of 8 columns is infinite at a key of each head, where one is given.
-fn inputs(
-    model: &Model,
-    dims: &DimValues,
-    seed: u64,
-    infinity: Option<usize>,
-) -> Result<Tensors, Failed> {
-    let mut given = random::inputs(model, dims, seed)?;
-    if let Some(key) = infinity {
-        let v = &given["v"];
-        let keys = v.shape()[2];
-        let mut values: Vec<f32> = v.to_f64().iter().map(|x| *x as f32).collect();
-        for head in values.chunks_exact_mut(keys * 8) {
-            head[8 * key..8 * key + 8].fill(f32::INFINITY);
-        }
-        let v = HostTensor::new(v.shape().to_vec(), &values)?;
-        given.insert("v".to_owned(), v);
-    }
-    Ok(given)
-}
-
-/// A graph over the length `S`, whose tiles grow in number with it.
-struct Full {
-    name: &'static str,
-    text: String,
-    infinity: Option<usize>,
-}
-
-fn full() -> Vec<Full> {
-    let of = |name, text: String, infinity| Full {
-        name,
-        text,
-        infinity,
-    };
-    let product = |name, k, n| of(name, product_text("S", k, n), None);
-    let attention = |name, functions: &str, infinity| {
-        let inputs = ["q", "k", "v"].map(|name| format!("%{name}: f32[S, 1, 100, 8]"));
-        let text = format!(
-            "graph @g({}) {{\n  %o = attention %q, %k, %v, scale = 0.25, {functions}\n  return %o\n}}",
-            inputs.join(", ")
-        );
-        of(name, text, infinity)
-    };
-    vec![
-        product("a product", 64, 64),
-        product("a product written element by element", 64, 9),
-        product("a product of long sums", 4000, 8),
-        attention("attention", "mask_mod = { kv_idx <= q_idx }", None),
-        attention(
-            "attention whose rows grow at every key",
-            "score_mod = { score + 9.0 * f32(kv_idx) }",
-            None,
-        ),
-        attention(
-            "attention whose rows are walked one by one",
-            "mask_mod = { mod(kv_idx, 2) == 0 | mod(q_idx, 2) == 1 }",
-            Some(51),
-        ),
-    ]
-}
-
-impl Full {
     /// One workgroup of each step takes the most tiles that the plan lets it take, which are all there are.
-    fn check(&self) -> Outcome {
+    fn fills_a_workgroup(&self) -> Outcome {
         let gpu = gpu().as_ref().map_err(String::clone)?;
         let model = Model::from_text(self.name, &self.text)?;
         let graph = compile::optimise(&model.graph, &opt::Options::default())?.graph;
         let choices = Choices::forced(KernelShape::Subgroup);
         let mut compiled = compile::lower_with(&graph, &gpu.profile, &choices)?;
         let Some(s) = most(&compiled.plan)? else {
-            eprintln!("{}: here workgroups have one tile each", self.name);
-            return Ok(());
+            // Where subgroups are wider than a CPU's vectors, workgroups have one tile each.
+            let wide = gpu
+                .profile
+                .features
+                .subgroups
+                .is_none_or(|sizes| sizes.max > 8);
+            return ensure(wide, || "tiles are not handed out".to_owned());
         };
         let dims: DimValues = [("S", s)].into_iter().collect();
         let given = inputs(&model, &dims, 1, self.infinity)?;
@@ -207,6 +176,27 @@ impl Full {
         }
         Ok(())
     }
+}
+
+/// Random inputs; V of 8 columns is infinite at a key of each head, where one is given.
+fn inputs(
+    model: &Model,
+    dims: &DimValues,
+    seed: u64,
+    infinity: Option<usize>,
+) -> Result<Tensors, Failed> {
+    let mut given = random::inputs(model, dims, seed)?;
+    if let Some(key) = infinity {
+        let v = &given["v"];
+        let keys = v.shape()[2];
+        let mut values: Vec<f32> = v.to_f64().iter().map(|x| *x as f32).collect();
+        for head in values.chunks_exact_mut(keys * 8) {
+            head[8 * key..8 * key + 8].fill(f32::INFINITY);
+        }
+        let v = HostTensor::new(v.shape().to_vec(), &values)?;
+        given.insert("v".to_owned(), v);
+    }
+    Ok(given)
 }
 
 /// The greatest length at which the tiles of the only step are no more than a workgroup may take.

@@ -322,15 +322,15 @@ fn access(
     buffer: &Buffer,
     written: bool,
 ) -> Option<String> {
-    let is_filled = buffer.kind != BufferKind::Output && buffer.kind != BufferKind::Temp;
+    let host_filled = matches!(buffer.kind, BufferKind::Input | BufferKind::Weight { .. });
     if access == Access::ReadWrite {
-        if is_filled && buffer.kind != BufferKind::Counters {
+        if host_filled {
             return Some("inputs and weights are never written".to_owned());
         }
         if step.bindings.iter().filter(|b| **b == id).count() > 1 {
             return Some("a buffer that is written may be bound only once in a step".to_owned());
         }
-    } else if !is_filled && !written {
+    } else if !host_filled && buffer.kind != BufferKind::Counters && !written {
         return Some("it is read before any step writes it".to_owned());
     }
     None

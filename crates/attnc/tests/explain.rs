@@ -4,10 +4,7 @@ use attnc::plan::{DeviceProfile, SubgroupSizes};
 use attnc::{Model, explain, opt};
 
 const MODEL: &str = "graph @m(%q: f32[B, 4, M, 64], %k: f32[B, 4, M, 64], %v: f32[B, 4, M, 64]) {
-  %kt = transpose %k, perm = [0, 1, 3, 2]
-  %s = matmul %q, %kt
-  %p = softmax %s, axis = 3
-  %o = matmul %p, %v
+  %o = attention %q, %k, %v, scale = 1.0
   return %o
 }";
 

@@ -193,7 +193,7 @@ fn limits() -> [Limit; 4] {
             name: "linear attention",
             text: "graph @g(%q: f32[1, 1, S, 64], %k: f32[1, 1, S, 64], %v: f32[1, 1, S, 4], %s: f32[1, 1, 64, 4]) {
   %o = linear_attention %q, %k, %v, %s, rule = linear, scale = 0.125, result = output\n  return %o\n}",
-            most: 8_190,
+            most: 10_921,
             site: "gpu",
         },
     ]

@@ -12,7 +12,7 @@ use super::attention_kernel::AttentionKernel;
 use super::attention_problem::Sizes;
 use super::blocks::{Skipping, Tiles};
 use super::div_ceil;
-use super::turns::{Turns, loop_of, looped, number};
+use super::turns::{Turns, loop_of, number};
 use crate::micro::{
     AttentionTile, LANES, MatrixAttentionTile, READ_COLUMNS, SubgroupAttentionTile,
     TiledAttentionTile,
@@ -189,8 +189,9 @@ impl Tiles {
     fn walks(&self, kv_len: &Dim, blocks: &Blocks, tile: &Turns) -> Turns {
         let all = div_ceil(kv_len, blocks.keys);
         let first = tile.skipping(&all, &self.walked(&all, blocks));
+        // The loop over walks takes a turn for each; it ends without a test.
         match self.settled_above {
-            Some(_) => first.then(&tile.repeated(&all)).then(&looped(&Dim::one())),
+            Some(_) => first.then(&tile.repeated(&all)).then(&loop_of(1)),
             None => first.then(&loop_of(0)),
         }
     }

@@ -43,6 +43,7 @@ impl Lowerer<'_> {
         })?;
         let columns = k[0].clone() * k[1].clone() * v[3].clone();
         let returns_state = linear.result == LinearResult::State;
+        let shares_state = !returns_state && !heads_per_kv.is(1);
         let mut words = vec![
             Uniform::U32(k[0].clone()),
             Uniform::U32(k[1].clone()),
@@ -58,6 +59,7 @@ impl Lowerer<'_> {
             ("KEY_DIM", "u32", format!("{key_dim}u")),
             ("IS_DELTA", "bool", linear.rule.is_delta().to_string()),
             ("RETURNS_STATE", "bool", returns_state.to_string()),
+            ("SHARES_STATE", "bool", shares_state.to_string()),
         ];
         let aliases = [("out_elem", "f32"), ("out_item", stored.item())];
         let params = params::print(&aliases, self.workgroup_size);
@@ -204,6 +206,7 @@ fn turns(key_dim: u32, len: &Dim, linear: &LinearAttention, heads_per_kv: &Dim) 
         each = each.then(&sixteens);
     }
     let last = match linear.result {
+        LinearResult::Output if heads_per_kv.is(1) => Turns::none(),
         LinearResult::Output => {
             let others = heads_per_kv.clone() - Dim::one();
             each = each.then(&sixteens.repeated(&others));

@@ -13,6 +13,7 @@ const WORKGROUP_SIZE: u32 = 32u;
 const KEY_DIM: u32 = 8u;
 const IS_DELTA: bool = true;
 const RETURNS_STATE: bool = true;
+const SHARES_STATE: bool = false;
 
 // ---- kernels/linear_attention.wgsl
 
@@ -117,12 +118,14 @@ fn linear_attention(
         }
         if !RETURNS_STATE {
             store_out(row + first_head * shape.out_head_stride, shape.scale * read);
-            for (var h = first_head + 1u; h < first_head + shape.heads_per_kv; h++) {
-                read = 0.0;
-                for (var n = 0u; n < SIXTEENS; n++) {
-                    read += dots(state[n], q_sixteen(b, h, t, n));
+            if SHARES_STATE {
+                for (var h = first_head + 1u; h < first_head + shape.heads_per_kv; h++) {
+                    read = 0.0;
+                    for (var n = 0u; n < SIXTEENS; n++) {
+                        read += dots(state[n], q_sixteen(b, h, t, n));
+                    }
+                    store_out(row + h * shape.out_head_stride, shape.scale * read);
                 }
-                store_out(row + h * shape.out_head_stride, shape.scale * read);
             }
         }
     }
